@@ -134,9 +134,7 @@ class Tile:
 
     def covers(self, other: "Tile") -> bool:
         """Whether every field set here has the same value in `other`."""
-        return all(
-            getattr(self, f.name) in (None, getattr(other, f.name)) for f in fields(self)
-        )
+        return all(getattr(self, f.name) in (None, getattr(other, f.name)) for f in fields(self))
 
     def filled(self, other: "Tile") -> "Tile":
         """This tile, with `other`'s values where this one has none."""
