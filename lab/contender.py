@@ -80,12 +80,15 @@ class Contender:
 class Entry:
     """A contender as planned: picklable, loaded again in the process that runs it.
 
-    `name` is its row's name: the contender's, `<contender>@<tile>`, or `<baseline>.aa`.
+    `name` is its row's name: the contender's, `<contender>@<tile>`, or `<baseline>.aa` for the
+    baseline's twin. `source` hashes its files and the timing code.
     """
 
     name: str
     path: Path
+    source: str
     tile: Tile | None = None
+    baseline: bool = False
 
 
 class BadContender(Exception):
