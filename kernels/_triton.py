@@ -86,12 +86,5 @@ def resources(kernel) -> Resources:
 
 def ctas_per_sm(kernel) -> int:
     """How many CTAs of a loaded kernel an SM holds at once."""
-    gpu, needs = device.current(), resources(kernel)
-    return max(
-        1,
-        min(
-            gpu.smem_per_sm // (needs.smem_bytes + 1024),  # the driver keeps 1 KiB per CTA
-            gpu.regs_per_sm // (-(-needs.regs // 8) * 8 * needs.threads),  # allotted by eights
-            gpu.threads_per_sm // needs.threads,
-        ),
-    )
+    needs = resources(kernel)
+    return max(1, device.ctas_per_sm(device.current(), needs.threads, needs.regs, needs.smem_bytes))

@@ -27,6 +27,7 @@ class Environment:
     run_id: str
     commit: str | None
     facts: dict  # device.describe()
+    gpu: device.Device | None = None
     copy_gbps: float | None = None
     matmul_tflops: float | None = None
     flush_empty_us: float | None = None
@@ -76,7 +77,7 @@ def measure_environment(run_id: str, commit: str | None, journal) -> Environment
         return Environment(run_id, commit, facts)
     copy_gbps, matmul_tflops = device.peaks()
     empty = timing.empty_interval_us(timing.flusher(gpu.l2_bytes))
-    return Environment(run_id, commit, facts, copy_gbps, matmul_tflops, empty)
+    return Environment(run_id, commit, facts, gpu, copy_gbps, matmul_tflops, empty)
 
 
 def run_problem(task: Task, journal: Callable[[str, str], None]) -> Outcome:
@@ -87,8 +88,11 @@ def run_problem(task: Task, journal: Callable[[str, str], None]) -> Outcome:
     """
     import torch
 
-    with torch.no_grad():
-        return _Race(task, journal).run()
+    try:
+        with torch.no_grad():
+            return _Race(task, journal).run()
+    finally:
+        release()
 
 
 def blank_row(task: Task, entry: Entry) -> Row:
@@ -121,7 +125,6 @@ class _Race:
         return [e for e in self.entrants if e.row.status == "ok"]
 
     def run(self) -> Outcome:
-        gc.collect()  # the last problem's graphs and tensors
         why = self._does_not_fit()
         if why:
             for entrant in self.alive:
@@ -129,7 +132,7 @@ class _Race:
             return self._outcome()
         self.journal("", "inputs")
         self.sets = [self.problem.inputs(self.where, draw) for draw in range(self.plan.sets)]
-        self._reset_dynamo()
+        reset_dynamo()
         for entrant in self.entrants:
             self._guarded(entrant, "prepare", self._prepare)
         self._bind()
@@ -153,10 +156,6 @@ class _Race:
             return None
         return f"needs {need / 2**30:.1f} GiB for {sets} input sets, {have / 2**30:.1f} GiB free"
 
-    def _reset_dynamo(self):
-        if "torch._dynamo" in sys.modules:
-            sys.modules["torch._dynamo"].reset()
-
     def _prepare(self, entrant: _Entrant):
         start = time.perf_counter()
         prepare = contender.load(entrant.entry.path).prepare
@@ -174,12 +173,13 @@ class _Race:
 
     def _bind(self):
         """Every alive contender's calls, one per set, made into its racer."""
-        calls, fastest_us = {}, []
+        calls, us = {}, {}
 
         def bind(entrant):
-            calls[entrant.entry.name] = [entrant.launch.bind(s) for s in self.sets]
+            name = entrant.entry.name
+            calls[name] = [entrant.launch.bind(s) for s in self.sets]
             if self.gpu:
-                fastest_us.append(timing.estimate_us(calls[entrant.entry.name]))
+                us[name] = timing.estimate_us(calls[name])
 
         def capture(entrant):
             name = entrant.entry.name
@@ -187,13 +187,13 @@ class _Race:
                 entrant.racer = timing.cpu_racer(name, calls[name])
                 return
             entrant.racer, entrant.row.reason = timing.gpu_racer(
-                name, calls[name], self.plan.clock, launches, flush
+                name, calls[name], self.plan.clock, launches, us[name], flush
             )
 
         for entrant in self.alive:
             self._guarded(entrant, "bind", bind)
-        if self.gpu and fastest_us:
-            launches = timing.launches(self.plan.sets, min(fastest_us))
+        if us:
+            launches = timing.launches(self.plan.sets, min(us.values()))
             flush = timing.flusher(self.gpu.l2_bytes)
         for entrant in self.alive:
             self._guarded(entrant, "capture", capture)
@@ -246,7 +246,7 @@ class _Race:
 
     def _time(self):
         for entrant in self.alive:
-            if self.gpu is None and _interpreted(entrant.entry.path):
+            if self.gpu is None and interpreted(entrant.entry.path):
                 entrant.out("verified", "right in Triton's interpreter, which can't be timed")
         if self.gpu and self.alive:
             self.journal("", "warm up")
@@ -339,7 +339,7 @@ class _Race:
             torch.cuda.synchronize()
 
 
-def _interpreted(path: Path) -> bool:
+def interpreted(path: Path) -> bool:
     """Whether a contender's file, or ours that it imports, holds kernels for the interpreter."""
     if "triton" not in sys.modules:
         return False
@@ -354,17 +354,31 @@ def _interpreted(path: Path) -> bool:
     )
 
 
+def reset_dynamo() -> None:
+    """Once per problem, so that each shape is the first one Dynamo sees, and static."""
+    if "torch._dynamo" in sys.modules:
+        sys.modules["torch._dynamo"].reset()
+
+
 def _unique_graphs() -> int:
     if "torch._dynamo.utils" not in sys.modules:
         return 0
     return sys.modules["torch._dynamo.utils"].counters["stats"]["unique_graphs"]
 
 
+def release() -> None:
+    """Gives the GPU's memory back: the profiling process needs some next."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def _free_bytes(gpu) -> int:
     if gpu:
         import torch
 
-        torch.cuda.empty_cache()
         return torch.cuda.mem_get_info()[0]
     with open("/proc/meminfo") as lines:
         return next(int(s.split()[1]) * 1024 for s in lines if s.startswith("MemAvailable"))

@@ -1,5 +1,6 @@
 """The `lab` command. Bad input is one line on stderr that names the fix, and exit code 2."""
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -16,11 +17,13 @@ from rich.progress import (
 from rich.progress import Progress as Bar
 from tabulate import tabulate
 
-from lab import experiment, record, show
+from lab import cli_name, cli_trace, contender, experiment, record, runner, show
+from lab import doctor as doctor_
 from lab.contender import BadContender
 from lab.experiment import BadExperiment
 from lab.problem import OPS
 from lab.record import BadRun
+from lab.runner import BadChoice
 from lab.show import BadColumn
 
 app = typer.Typer(
@@ -30,16 +33,18 @@ app = typer.Typer(
     help="Races GPU kernels against each other: fairly, verified, tile by tile.",
 )
 
-_BAD_INPUT = (BadContender, BadExperiment, BadRun, BadColumn)
+app.command()(cli_name.name)
+app.add_typer(cli_trace.app, name="trace")
+
+_BAD_INPUT = (BadChoice, BadColumn, BadContender, BadExperiment, BadRun)
 
 
 def main() -> None:
     """Runs the command and exits: 2 for bad input, 130 for Ctrl-C."""
-    from lab.runner import BadChoice
-
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: tidy, resumable
     try:
         code = app(standalone_mode=False)
-    except (*_BAD_INPUT, BadChoice) as error:
+    except _BAD_INPUT as error:
         code = _fail(str(error))
     except OSError as error:
         code = _fail(
@@ -50,7 +55,8 @@ def main() -> None:
     except Exception as error:
         if not hasattr(error, "format_message"):  # typer's own errors have it
             raise
-        code = _fail(error.format_message())
+        message = error.format_message()
+        code = _fail(message) if message else 2  # without a word, help was printed
     sys.exit(code or 0)
 
 
@@ -99,8 +105,6 @@ def sweep(
 
     Sizes narrow the named experiments; without a name they are an experiment of their own.
     """
-    from lab import runner
-
     run = out or (record.latest() if resume else runner.new_run_folder())
     if resume:
         stored = record.read_json(run / "run.json").get("options", {})
@@ -147,8 +151,6 @@ def sweep(
 
 
 def _experiments(asked: dict) -> list[experiment.Experiment]:
-    from lab import runner
-
     sizes, words = asked.get("sizes") or {}, asked.get("words") or {}
     names = asked.get("experiments")
     if not names and (any(sizes.values()) or asked.get("op")):
@@ -177,9 +179,14 @@ def _progress():
             TimeRemainingColumn(),
             console=Console(stderr=True),
         )
+        bar.disable = not bar.console.is_terminal
         task = bar.add_task("", problem="starting a worker", doing="", total=None)
+        told = None
 
         def show_step(p):
+            nonlocal told
+            if bar.disable and told != (told := p.step):
+                print(f"{p.done + 1}/{p.total} {p.step.experiment}: {p.step.problem}", flush=True)
             bar.update(
                 task,
                 problem=f"{p.step.experiment}: {p.step.problem}",
@@ -209,8 +216,6 @@ def _measured(rows: list[record.Row]) -> str:
 @app.command("list")
 def list_() -> None:
     """Lists experiments and contenders."""
-    from lab import contender
-
     print(
         tabulate(
             [
@@ -242,7 +247,7 @@ def show_(
     experiments: Annotated[
         list[str] | None, typer.Option("--experiment", help="Repeatable.")
     ] = None,
-    contender: Annotated[list[str] | None, typer.Option(help="Repeatable.")] = None,
+    contenders: Annotated[list[str] | None, typer.Option("--contender", help="Repeatable.")] = None,
     columns: Annotated[
         str | None, typer.Option(help="Columns to print, with commas: m,n,k,contender,us,tile.")
     ] = None,
@@ -262,11 +267,11 @@ def show_(
     rows = [
         row for path in found if path.stem in (experiments or names) for row in record.read(path)
     ]
-    for name in contender or ():
+    for name in contenders or ():
         if name not in {row.contender for row in rows}:
             have = ", ".join(sorted({row.contender for row in rows}))
             raise BadRun(f"{folder} has no contender {name!r}; it has {have}")
-    rows = [row for row in rows if not contender or row.contender in contender]
+    rows = [row for row in rows if not contenders or row.contender in contenders]
     if into:
         try:
             into.write_text(show.put_between_markers(into.read_text(), show.markdown(rows)))
@@ -281,6 +286,10 @@ def show_(
 @app.command()
 def doctor() -> None:
     """Says what this machine can run, and what to install for the rest."""
-    from lab import doctor
-
-    print(tabulate(doctor.findings(), headers=("part", "found", "what to do")))
+    print(
+        tabulate(
+            doctor_.findings(),
+            headers=("part", "found", "what to do"),
+            maxcolwidths=[None, None, 70],
+        )
+    )

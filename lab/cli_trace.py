@@ -102,5 +102,5 @@ def _print(texts: Callable) -> None:
 
 
 def _stop(message: object) -> None:
-    typer.echo(" ".join(str(message).split()), err=True)
+    typer.echo(f"lab: {' '.join(str(message).split())}", err=True)
     raise typer.Exit(2)

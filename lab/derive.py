@@ -1,16 +1,20 @@
 """From samples to columns: medians and intervals, rates, speedups, ties, waves."""
 
+import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from lab import device, stats
-from lab.contender import Launch
+from lab import device, kernel_names, stats
+from lab.contender import Launch, Resources
 from lab.problem import Problem
 from lab.record import Row, Sample
-from lab.timing import Times
+from lab.tile import Tile
+from lab.timing import Times, is_full
+from lab.trace import GpuEvent
 
 
 @dataclass
@@ -83,12 +87,57 @@ def waves(gpu: device.Device | None, problem: Problem, launch: Launch) -> float 
     return tiles / (gpu.sms * at_once) if at_once else None
 
 
+def fill_ran(row: Row, events: list[GpuEvent], gpu: device.Device) -> None:
+    """What one call launched. The tile columns are the longest kernel's.
+
+    A tile that wasn't known is read from that kernel's name. One that was known must agree with
+    the name where the name tells: else the row is an error, for something else was timed.
+    """
+    kernels = [event for event in events if event.kind == "kernel"]
+    row.kernels, row.memops = len(kernels), len(events) - len(kernels)
+    if not kernels:
+        return
+    longest = max(kernels, key=lambda event: event.us)
+    row.kernel = longest.name
+    named = kernel_names.parse(longest.name).tile()
+    if row.tile is None:
+        row.set_tile(named, "kernel-name")
+    elif named and (differs := _disagreement(Tile.parse(row.tile), named)):
+        row.status, row.reason, row.best = (
+            "error",
+            f"the launched kernel's name says {differs}",
+            None,
+        )
+        return
+    row.regs = longest.regs if row.regs is None else row.regs
+    row.smem_bytes = longest.smem_bytes if row.smem_bytes is None else row.smem_bytes
+    if row.waves is None and row.tile and longest.block:
+        resources = Resources(longest.regs, None, longest.smem_bytes, math.prod(longest.block))
+        row.waves = waves(gpu, row.problem, Launch(None, Tile.parse(row.tile), None, resources))
+
+
+def _disagreement(known: Tile, named: Tile) -> str:
+    """Fields that both have and that differ; the epilogue's word is each one's own."""
+    both = {
+        f.name: (getattr(known, f.name), getattr(named, f.name))
+        for f in dataclasses.fields(Tile)
+        if f.name != "epilogue"
+    }
+    return ", ".join(
+        f"{name} {theirs}, not {ours}"
+        for name, (ours, theirs) in both.items()
+        if None not in (ours, theirs) and ours != theirs
+    )
+
+
 def samples(times: Mapping[str, Times]) -> list[Sample]:
     """Every raw sample of every clock."""
-    return [
-        Sample(name, clock, index, order, us)
-        for name, of in times.items()
-        for clock in ("cold", "warm", "eager")
-        for index, (order, visit) in enumerate(zip(of.order, getattr(of, clock), strict=False))
-        for us in visit
-    ]
+    made = []
+    for name, of in times.items():
+        every = list(enumerate(of.order))
+        full = [(index, order) for index, order in every if is_full(index)]
+        for clock, places in (("cold", every), ("warm", full), ("eager", full)):
+            # A contender that lacks a clock has no visits of it.
+            for (index, order), visit in zip(places, getattr(of, clock), strict=False):
+                made += [Sample(name, clock, index, order, us) for us in visit]
+    return made

@@ -4,7 +4,6 @@ Peaks are measured, never quoted. Clocks, power and throttle reasons come from N
 no CUDA context.
 """
 
-import dataclasses
 import functools
 import importlib.metadata
 import platform
@@ -75,7 +74,7 @@ def describe() -> dict:
         "python": platform.python_version(),
     }
     if gpu:
-        facts["gpu"] = dataclasses.asdict(gpu) | Monitor().limits()
+        facts |= Monitor().limits()
     return facts
 
 

@@ -1,28 +1,30 @@
 """C++ in kernel names: mangled symbols and template arguments, whole or cut off.
 
-Profilers leave long symbols mangled, CUTLASS' kernels among them, and binutils' c++filt refuses
-those that CUTLASS 3 makes with nvcc 13. So this module reads the part of the Itanium C++ ABI
-(https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling) that kernels' names use. Where a
-symbol ends early, or goes on in a way that isn't known here, the rest is dropped and what was
-read stays. Nothing here raises, whatever the text.
+Profilers leave long symbols mangled, CUTLASS' kernels among them, and the c++filt of binutils
+2.40 refuses those that nvcc 13 makes of CUTLASS 3. So this module reads the part of the Itanium
+C++ ABI (https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling) that kernels' names use.
+Where a symbol ends early, or goes on in a way that isn't known here, the rest is dropped and what
+was read stays. Nothing here raises, whatever the text.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+# fmt: off
 _BUILTIN = {
-    **{"v": "void", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char"},
-    **{"s": "short", "t": "unsigned short", "i": "int", "j": "unsigned int", "l": "long"},
-    **{"m": "unsigned long", "x": "long long", "y": "unsigned long long", "f": "float"},
-    **{"d": "double", "e": "long double", "n": "__int128", "w": "wchar_t", "z": "..."},
-    **{"Dn": "decltype(nullptr)", "Dh": "half", "Ds": "char16_t", "Di": "char32_t"},
+    "v": "void", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char",
+    "s": "short", "t": "unsigned short", "i": "int", "j": "unsigned int", "l": "long",
+    "m": "unsigned long", "x": "long long", "y": "unsigned long long", "f": "float",
+    "d": "double", "e": "long double", "n": "__int128", "w": "wchar_t", "z": "...",
+    "Dn": "decltype(nullptr)", "Dh": "half", "Ds": "char16_t", "Di": "char32_t",
 }
+# fmt: on
 _STD = {"t": "std", "a": "std::allocator", "s": "std::string", "b": "std::basic_string"}
 _AROUND = {"P": "*", "R": "&", "O": "&&", "K": " const", "V": " volatile"}
 _LITERAL_SUFFIX = {"unsigned int": "u", "long": "l", "unsigned long": "ul"}
-_DEEPEST = 100  # nested types; a CUTLASS kernel's symbol has about 15
-_LONGEST = 100_000  # characters of text; back references could make a symbol explode
+_DEEPEST = 120  # names, types and arguments inside each other
+_LONGEST = 2_000_000  # characters written; back references could make a symbol explode
 
 
 @dataclass
@@ -38,6 +40,7 @@ class _Symbol:
     seen: list[str] = field(default_factory=list)
     depth: int = 0
     written: int = 0
+    const: str = ""  # of the method whose name was read last
 
     def stop(self) -> str:
         self.at = len(self.text)
@@ -58,9 +61,16 @@ class _Symbol:
 
     def remember(self, text: str) -> str:
         self.seen.append(text)
+        return self.write(text)
+
+    def write(self, text: str) -> str:
         self.written += len(text)
-        if self.written > _LONGEST:
-            self.stop()
+        return text if self.written < _LONGEST else self.stop()
+
+    def nest(self, read: Callable[[], str]) -> str:
+        self.depth += 1
+        text = read() if self.depth <= _DEEPEST else self.stop()
+        self.depth -= 1
         return text
 
     def until_end(self) -> Iterator[None]:
@@ -72,22 +82,20 @@ class _Symbol:
                 self.stop()
 
     def encoding(self) -> str:
-        is_template = False
-        start = self.at
-        name = self.name(of_function=True)
-        is_template = self.text[start : self.at].endswith("EE") or name.endswith(">")
+        """A function's name and its parameters; its result type is read and dropped."""
+        name, const = self.name(of_function=True), self.const
         if self.at >= len(self.text) or self.peek("E"):
             return name
-        result = f"{self.type()} " if is_template else ""
-        parameters = []
-        while self.at < len(self.text) and not self.peek("E") and not self.peek("."):
-            before = self.at
-            parameters.append(self.type())
-            if self.at == before:
-                self.stop()
-        return f"{result}{name}({', '.join(p for p in parameters if p != 'void')})"
+        types = []
+        while self.at < len(self.text) and self.text[self.at] not in "E.@":
+            types.append(self.type())
+        parameters = types[1:] if name.endswith(">") else types
+        return f"{name}({_listed(parameters)}){const}"
 
     def name(self, of_function: bool = False) -> str:
+        return self.nest(lambda: self._name(of_function))
+
+    def _name(self, of_function: bool) -> str:
         if self.take("N"):
             return self.nested_name(of_function)
         if self.take("Z"):
@@ -123,24 +131,24 @@ class _Symbol:
                 name += ("::" if name else "") + self.unqualified_name()
             if not (of_function and self.peek("E")):
                 self.remember(name)
-        return name + const
+        self.const = const
+        return name
 
     def unqualified_name(self) -> str:
         if self.take("Ul"):
             parameters = [self.type() for _ in self.until_end()]
-            number = self.match(r"(\d*)_")
-            count = int(number[1] or -1) + 2 if number else ""
-            return f"{{lambda({', '.join(p for p in parameters if p != 'void')})#{count}}}"
+            number = self.match(r"(\d{0,4})_")
+            count = int(number[1] or -1) + 2 if number else 1
+            return f"{{lambda({_listed(parameters)})#{count}}}"
         if self.take("Ut"):
-            return f"{{unnamed type#{self.match(r'[0-9]*_') and ''}}}"
+            self.match(r"\d*_")
+            return "{unnamed}"
         if self.take("cl"):
             return "operator()"
-        if self.match(r"C[1-5]|D[0-5]") if self.peek("C") or self.peek("D") else None:
-            return "{ctor}"
         self.take("L")  # internal linkage
-        length = self.match(r"\d+")
-        if not length or len(length[0]) > 5:
-            return self.stop()
+        length = self.match(r"\d{1,5}")
+        if not length:
+            return ""
         start, self.at = self.at, self.at + int(length[0])
         name = self.text[start : self.at]
         return "(anonymous namespace)" if name.startswith("_GLOBAL__N_") else name
@@ -150,6 +158,9 @@ class _Symbol:
         return f"<{', '.join(arg for _ in self.until_end() if (arg := self.template_arg()))}>"
 
     def template_arg(self) -> str:
+        return self.nest(self._template_arg)
+
+    def _template_arg(self) -> str:
         if self.take("J"):
             return ", ".join(arg for _ in self.until_end() if (arg := self.template_arg()))
         if self.peek("X"):
@@ -175,19 +186,18 @@ class _Symbol:
         if self.at < len(self.text) and self.text[self.at] in _STD:
             self.at += 1
             return _STD[self.text[self.at - 1]]
-        number = self.match(r"([0-9A-Z]*)_")
+        number = self.match(r"([0-9A-Z]{0,4})_")
         index = int(number[1], 36) + 1 if number and number[1] else 0
-        return self.seen[index] if number and index < len(self.seen) else self.stop()
+        if not number or index >= len(self.seen):
+            return self.stop()
+        return self.write(self.seen[index])
 
     def template_param(self) -> str:
         number = self.match(r"T(\d*)_")
         return f"T{number[1]}" if number else ""
 
     def type(self) -> str:
-        self.depth += 1
-        text = self.stop() if self.depth > _DEEPEST else self._type()
-        self.depth -= 1
-        return text
+        return self.nest(self._type)
 
     def _type(self) -> str:
         here = self.text[self.at : self.at + 2]
@@ -210,7 +220,7 @@ class _Symbol:
         if here[:1] == "F":
             self.at += 1
             types = [self.type() for _ in self.until_end()]
-            return self.remember(f"{types[0] if types else ''} ({', '.join(types[1:])})")
+            return self.remember(f"{types[0] if types else ''} ({_listed(types[1:])})")
         if here[:1] == "S" and here != "St":
             name = self.substitution()
             return self.remember(name + self.template_args()) if self.peek("I") else name
@@ -221,6 +231,60 @@ class _Symbol:
         return self.stop()
 
 
+def _listed(parameters: list[str]) -> str:
+    return ", ".join(p for p in parameters if p != "void")
+
+
 def demangle(symbol: str) -> str:
     """The readable form of an Itanium-mangled symbol, as far as it can be read."""
     return _Symbol(symbol).encoding()
+
+
+@dataclass
+class Template:
+    """A type as a tree: `cute::tuple<cute::C<128>, int>` is a Template with two args."""
+
+    name: str
+    args: list["Template"] = field(default_factory=list)
+
+    @property
+    def base(self) -> str:
+        return self.name.rpartition("::")[2]
+
+    def number(self) -> int | None:
+        """The integer that a type such as `cute::C<128>`, or a plain argument, stands for."""
+        found = re.fullmatch(r"(-?\d{1,9})[ul]*", (self.args or [self])[-1].name)
+        return int(found[1]) if found else None
+
+    def walk(self) -> Iterator["Template"]:
+        """This and everything inside it, from left to right."""
+        rest = [self]
+        while rest:
+            node = rest.pop()
+            yield node
+            rest += reversed(node.args)
+
+    def find(self, *starts: str) -> "Template | None":
+        """The leftmost type whose own name begins with one of `starts`."""
+        return next((node for node in self.walk() if node.base.startswith(starts)), None)
+
+
+def template(text: str) -> Template:
+    """The tree of a type written out; brackets that a profiler cut off are closed at the end."""
+    root = Template("")
+    open_, last = [root], None
+    for token in re.findall(r"[<>,]|[^<>,]+", text):
+        if token == "<":
+            if last is None:
+                last = Template("")
+                open_[-1].args.append(last)
+            open_.append(last)
+            last = None
+        elif token == ">":
+            last = open_.pop() if len(open_) > 1 else None
+        elif token == ",":
+            last = None
+        elif token.strip() and last is None:  # else it is behind a bracket, like ::Params
+            last = Template(token.strip())
+            open_[-1].args.append(last)
+    return root

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab import arena, contender, record
+from lab import arena, contender, derive, profiling, record
 from lab.arena import Environment, Task
 from lab.contender import Contender, Entry
+from lab.device import Device
 from lab.experiment import Experiment
 from lab.problem import Problem
 from lab.record import Row, Table
@@ -158,7 +159,7 @@ def sweep(
         desk = _Desk(run, limit)
         try:
             environment = desk.environment()
-            steps = steps_of("gpu" in environment.facts)
+            steps = steps_of(environment.gpu is not None)
             _note_start(run, environment, options)
             tables = {s.experiment: Table(run, s.experiment) for s in steps}
             for table in tables.values():
@@ -167,13 +168,13 @@ def sweep(
             record.point_latest(run)
             todo = [s for s in steps if not _fresh(s, have[s.experiment], environment.facts)]
             for index, step in enumerate(todo):
-                rows, samples = desk.race(
-                    step,
-                    environment,
-                    lambda name, stage, i=index, s=step: show(
-                        Progress(s, i, len(todo), name, stage)
-                    ),
-                )
+
+                def on_journal(name, stage, index=index, step=step):
+                    show(Progress(step, index, len(todo), name, stage))
+
+                rows, samples = desk.race(step, environment, on_journal)
+                if environment.gpu:
+                    desk.profile(step, rows, environment.gpu, on_journal)
                 tables[step.experiment].write(step.problem, rows, samples)
             _note_end(run, len(todo), time.monotonic() - started)
         finally:
@@ -184,23 +185,23 @@ def sweep(
 
 
 class _Desk:
-    """Keeps a worker alive and turns its deaths into rows."""
+    """Keeps two workers alive, one that times and one that profiles, and outlives their deaths."""
 
     def __init__(self, run: Path, limit: float):
-        self.log, self.limit, self.worker = run / "worker.log", limit, None
-        self.run_id = run.name
+        self.log, self.limit, self.run_id = run / "worker.log", limit, run.name
+        self.workers: dict[str, Worker] = {}
 
-    def call(self, function, *arguments, on_journal):
-        self.worker = self.worker or Worker(self.log)
+    def call(self, role: str, function, *arguments, on_journal):
+        worker = self.workers.get(role) or self.workers.setdefault(role, Worker(self.log))
         try:
-            return self.worker.call(function, *arguments, limit=self.limit, on_journal=on_journal)
+            return worker.call(function, *arguments, limit=self.limit, on_journal=on_journal)
         except Died:
-            self.worker = None
+            del self.workers[role]
             raise
 
     def environment(self) -> Environment:
         return self.call(
-            arena.measure_environment, self.run_id, _commit(), on_journal=lambda *_: None
+            "times", arena.measure_environment, self.run_id, _commit(), on_journal=lambda *_: None
         )
 
     def race(self, step: Step, environment: Environment, on_journal):
@@ -211,7 +212,7 @@ class _Desk:
             left = tuple(e for e in step.entries if e.name not in failed)
             task = Task(step.experiment, step.problem, left, environment)
             try:
-                outcome = self.call(arena.run_problem, task, on_journal=on_journal)
+                outcome = self.call("times", arena.run_problem, task, on_journal=on_journal)
                 break
             except Died as death:
                 culprits = [e for e in left if e.name == death.contender]
@@ -225,9 +226,30 @@ class _Desk:
         rows = {row.contender: row for row in outcome.rows} | failed
         return [rows[e.name] for e in step.entries], outcome.samples
 
+    def profile(self, step: Step, rows: list[Row], gpu: Device, on_journal) -> None:
+        """Fills in what ran, for the rows that were timed; the twin ran what the baseline did."""
+        timed = {row.contender: row for row in rows if row.status == "ok"}
+        entries = tuple(
+            dataclasses.replace(e, tile=row.tile and Tile.parse(row.tile))
+            for e in step.entries
+            if (row := timed.get(e.name)) and not e.name.endswith(".aa")
+        )
+        try:
+            events, why_not = self.call(
+                "profiles", profiling.profile_problem, step.problem, entries, on_journal=on_journal
+            )
+        except Died as death:
+            events, why_not = {}, {e.name: str(death) for e in entries}
+        for name, row in timed.items():
+            name = name.removesuffix(".aa")
+            if name in events:
+                derive.fill_ran(row, events[name], gpu)
+            elif name in why_not:
+                row.reason = f"what ran isn't known: {' '.join(why_not[name].split())}"
+
     def close(self):
-        if self.worker:
-            self.worker.close()
+        for worker in self.workers.values():
+            worker.close()
 
 
 def adhoc(op: str, sizes: dict[str, list[int]], words: dict[str, list[str]]) -> Experiment:

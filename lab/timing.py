@@ -15,25 +15,29 @@ call the same hot buffer.
 for, with Python, dispatcher, guards and launch in it.
 
 Tiny problems would need thousands of sets. N stops at 256; where that is under 3 × L2, the graph
-is {flush 2 × L2, event, call, event} per set, with external timing events, so that neither the
-flush nor Python is inside the interval. The events are: an empty interval reads about a
-microsecond, which run.json records. A call that can't be captured is enqueued behind a device-side
-sleep longer than its enqueue time (`flush-uncaptured`).
+is {flush 2 × L2, event, call, event} for each of the 256 sets, with external timing events, so
+that neither the flush nor Python is inside an interval; a sample is the mean of the intervals.
+They must be many: an event ticks in 32 ns, and on an H200 the same kernel's interval was seen to
+differ by 5 % between sets, by the addresses they lie at. The events themselves are in the
+interval: run.json records what an empty one reads. A call that can't be captured is enqueued
+behind a device-side sleep longer than its enqueue time (`flush-uncaptured`).
 
 On a machine without a GPU the `cpu` clock is the host's around calls that rotate over two sets.
 Its times are never set beside a GPU's.
 
 Contenders are timed in rounds. A round visits each once, in a freshly shuffled order, so that
 drift of clock and temperature hits all alike and ratios can be taken within rounds. A visit
-starts with an untimed replay, and the timed ones are enqueued behind it back to back: the GPU is
+starts with a few untimed launches and enqueues the timed replay behind them, so that the GPU is
 never idle when an event is recorded. The device is synchronised at each switch, so a fault is
-blamed on the contender that caused it.
+blamed on the contender that caused it. Under a power cap the clock dithers by some percent over
+tens of milliseconds, which replays of one visit share: one timed replay per visit and many
+rounds tell more than the reverse. Warm and eager samples are taken in the first rounds and in
+every fifth later.
 
 Rounds go on until there are MIN_SAMPLES in MIN_ROUNDS and every contender's 95 % interval of the
 median lies within ±0.5 %, or the time is up; the interval then says so. Every sample is kept.
 """
 
-import itertools
 import math
 import random
 import time
@@ -50,9 +54,10 @@ GPU_SECONDS = 20.0  # give up after
 CPU_SECONDS = 2.0
 MAX_SETS = 256
 REPLAY_US = 1000.0
-FLUSH_SETS = 8
-COLD_PER_VISIT = 2
+LEAD_US = 200.0  # untimed launches at the start of a visit, longer than the replay's enqueueing
 EAGER_PER_VISIT = 2
+CPU_PER_VISIT = 2
+UNCAPTURED_PER_VISIT = 4
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ def plan(bytes_per_set: int, l2_bytes: int | None) -> Plan:
     if l2_bytes is None:
         return Plan("cpu", 2)
     sets = max(2, -(-3 * l2_bytes // bytes_per_set))
-    return Plan("rotate", sets) if sets <= MAX_SETS else Plan("flush", FLUSH_SETS)
+    return Plan("rotate", sets) if sets <= MAX_SETS else Plan("flush", MAX_SETS)
 
 
 @dataclass
@@ -123,16 +128,22 @@ def race(
             of = times[racer.name]
             of.order.append(place)
             of.cold.append(racer.cold())
-            if racer.warm:
-                of.warm.append(racer.warm())
-            if racer.eager:
-                of.eager.append(racer.eager())
+            if is_full(rounds):
+                if racer.warm:
+                    of.warm.append(racer.warm())
+                if racer.eager:
+                    of.eager.append(racer.eager())
             after_visit(racer.name)
         rounds += 1
         if time.perf_counter() > deadline:
             return times
         if rounds >= stats.MIN_ROUNDS and rounds % 5 == 0 and all(map(_settled, times.values())):
             return times
+
+
+def is_full(index: int) -> bool:
+    """Whether the round of this index samples the warm and eager clocks too."""
+    return index < stats.MIN_ROUNDS or index % 5 == 0
 
 
 def _settled(times: Times) -> bool:
@@ -152,7 +163,7 @@ def estimate_us(calls: list[Callable]) -> float:
         graph, _ = _captured(calls, len(calls))
     except RuntimeError:
         return float("inf")
-    return min(_replays_us(graph, len(calls), 3))
+    return min(_replay_us(graph, graph, len(calls)) for _ in range(3))
 
 
 def launches(sets: int, fastest_us: float) -> int:
@@ -161,37 +172,40 @@ def launches(sets: int, fastest_us: float) -> int:
 
 
 def gpu_racer(
-    name: str, calls: list[Callable], clock: str, launches: int, flush: Callable
+    name: str, calls: list[Callable], clock: str, launches: int, us: float, flush: Callable
 ) -> tuple[Racer, str | None]:
-    """A racer over `calls`, one per input set, and why it couldn't be captured, if it couldn't."""
+    """A racer over `calls`, one per input set, and why it couldn't be captured, if it couldn't.
+
+    `us` is about how long one call takes; the other arguments are the same for all contenders.
+    """
 
     def eager():
         return [_host_us(calls[0]) for _ in range(1 + EAGER_PER_VISIT)][1:]
 
+    def warm():
+        return [_replay_us(warm_graph, lead, launches)]
+
+    def cold():
+        return [_replay_us(graph, lead, launches)]
+
+    def cold_flushed():
+        graph.replay()
+        _synchronize()
+        return [float(np.mean([a.elapsed_time(b) for a, b in events])) * 1e3]
+
     try:
-        # The graph's own memory pool outlives its output: nothing else can be given that memory.
+        # A graph's own memory pool outlives its outputs: nothing else can be given that memory.
         warm_graph, _ = _captured(calls[:1], launches)
+        # The lead-in runs over the last sets: the timed replay starts with the first.
+        lead, _ = _captured(calls[::-1], max(1, math.ceil(LEAD_US / us)))
         if clock == "rotate":
             graph, outputs = _captured(calls, launches)
-
-            def cold():
-                return _replays_us(graph, launches, COLD_PER_VISIT)
-        else:
-            graph, outputs, events = _flushed(calls, flush)
-
-            def cold():
-                graph.replay()
-                graph.replay()
-                _synchronize()
-                return [start.elapsed_time(stop) * 1e3 for start, stop in events]
+            return Racer(name, clock, graph.replay, outputs, cold, warm, eager), None
+        graph, outputs, events = _flushed(calls, flush)
+        return Racer(name, clock, graph.replay, outputs, cold_flushed, warm, eager), None
     except RuntimeError as error:
         reason = f"can't be captured in a CUDA graph: {error}"
         return _uncaptured(name, calls, flush, eager), " ".join(reason.split())
-
-    def warm():
-        return _replays_us(warm_graph, launches, 1)
-
-    return Racer(name, clock, graph.replay, outputs, cold, warm, eager), None
 
 
 def _uncaptured(name, calls, flush, eager) -> Racer:
@@ -207,7 +221,7 @@ def _uncaptured(name, calls, flush, eager) -> Racer:
 
     def cold():
         pairs = []
-        for call in calls[:FLUSH_SETS]:
+        for call in calls[:UNCAPTURED_PER_VISIT]:
             flush()
             torch.cuda._sleep(cycles)
             start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -223,13 +237,10 @@ def _uncaptured(name, calls, flush, eager) -> Racer:
 
 def empty_interval_us(flush: Callable) -> float:
     """What the flush clock reads around nothing: the median of its interval, in µs."""
-    graph, _, events = _flushed([lambda: None] * FLUSH_SETS, flush)
-    readings = []
-    for _ in range(10):
-        graph.replay()
-        _synchronize()
-        readings += [start.elapsed_time(stop) * 1e3 for start, stop in events]
-    return float(np.median(readings))
+    graph, _, events = _flushed([lambda: None] * MAX_SETS, flush)
+    graph.replay()
+    _synchronize()
+    return float(np.median([start.elapsed_time(stop) * 1e3 for start, stop in events]))
 
 
 def flusher(l2_bytes: int) -> Callable[[], None]:
@@ -287,18 +298,17 @@ def _flushed(calls: list[Callable], flush: Callable):
     return graph, outputs, events
 
 
-def _replays_us(graph, launches: int, count: int) -> list[float]:
-    """µs per launch of `count` replays enqueued back to back behind an untimed one."""
+def _replay_us(graph, lead, launches: int) -> float:
+    """µs per launch of one replay, enqueued behind an untimed one of `lead`."""
     import torch
 
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    lead.replay()
+    start.record()
     graph.replay()
-    for event in events[:-1]:
-        event.record()
-        graph.replay()
-    events[-1].record()
+    stop.record()
     _synchronize()
-    return [a.elapsed_time(b) * 1e3 / launches for a, b in itertools.pairwise(events)]
+    return start.elapsed_time(stop) * 1e3 / launches
 
 
 def _host_us(call: Callable) -> float:
@@ -344,6 +354,6 @@ def cpu_racer(name: str, calls: list[Callable]) -> Racer:
 
     def cold():
         replay()
-        return [sample_us() for _ in range(COLD_PER_VISIT)]
+        return [sample_us() for _ in range(CPU_PER_VISIT)]
 
     return Racer(name, "cpu", replay, outputs, cold)

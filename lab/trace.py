@@ -83,6 +83,9 @@ class Op:
             waiting.extend(reversed(node.children))
 
     def launched(self) -> list[GpuEvent]:
+        """GPU work of this node and all below it."""
+        if not self.children:
+            return self.gpu
         return [event for node in self.walk() for event in node.gpu]
 
 

@@ -20,11 +20,12 @@ from lab.contender import Entry, Unsupported
 from lab.experiment import Experiment
 from lab.problem import Problem
 from lab.runner import BadChoice, Choice
-from lab.trace import GpuEvent, read
+from lab.trace_usage import is_step
 from lab.worker import Died, Worker
 
 _WARM_CALLS = 3
-_PROFILER_WARM_UP = 3  # steps
+_PROFILER_WARM_UP = 2  # steps
+_RECORDED = 2  # steps, of which the last is kept: the first pays for the profiler's own start
 _LIMIT_S = 900.0  # for one contender at one stage
 _PRIVATE = ("host_name", "traceName", "trace_id")  # of the machine, not of the kernel
 
@@ -152,11 +153,15 @@ def _record(problem: Problem, entry: Entry, path: Path, journal) -> str:
     import torch
 
     gpu = torch.cuda.is_available()
+    if not gpu:  # Inductor's C++ kernels are operators of the trace only when asked for
+        from torch._inductor import config
+
+        config.cpp.enable_kernel_profile = True
     inputs = problem.inputs("cuda" if gpu else "cpu")
     launch = contender.load(entry.path).prepare(problem, inputs, tile=entry.tile)
     if launch.bind is None:
         return "compiled for a GPU that this machine doesn't have"
-    if not gpu and arena._interpreted(entry.path):
+    if not gpu and arena.interpreted(entry.path):
         return "runs in Triton's interpreter here, which says nothing of the kernel"
     fn = launch.bind(inputs)
     journal(entry.name, "profile")
@@ -168,48 +173,8 @@ def _record(problem: Problem, entry: Entry, path: Path, journal) -> str:
     return ""
 
 
-def profile_once(
-    fns: dict[str, Callable[[], Any]],
-) -> tuple[dict[str, list[GpuEvent]], dict[str, str]]:
-    """What one launch of each bound contender puts on the GPU, and why where that isn't known.
-
-    Each `fn` runs several times, warm; of the last call the kernels, memsets and memcpys come
-    back in order of their start, with name, µs, grid, block, registers per thread and shared
-    memory per CTA. A contender is in exactly one of the two results. To be called in a process
-    of its own, after all timing: an attached profiler changes graphs. Without a GPU every list
-    is empty.
-    """
-    import torch
-
-    gpu = torch.cuda.is_available()
-    events, failures = {}, {}
-    for name, fn in fns.items():
-        try:
-            found = _gpu_events(fn, gpu)
-            if gpu and not found:  # a profiler's buffers are late now and then
-                found = _gpu_events(fn, gpu)
-        except Exception as error:
-            failures[name] = " ".join(f"{type(error).__name__}: {error}".split())
-            continue
-        if gpu and not found:
-            failures[name] = (
-                "the profiler saw no GPU work: is another profiler attached, "
-                "or are performance counters forbidden?"
-            )
-        else:
-            events[name] = found
-    return events, failures
-
-
-def _gpu_events(fn: Callable[[], Any], gpu: bool) -> list[GpuEvent]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "step.json"
-        path.write_text(json.dumps(_profiled(fn, gpu)))
-        return read(path).gpu
-
-
 def _profiled(fn: Callable[[], Any], gpu: bool) -> dict:
-    """The Chrome trace of one call of `fn`, as torch.profiler exports it."""
+    """The Chrome trace of one call of `fn`, as torch.profiler exports it, as a document."""
     import torch
     from torch.profiler import ProfilerActivity, profile, schedule
 
@@ -220,14 +185,20 @@ def _profiled(fn: Callable[[], Any], gpu: bool) -> dict:
 
     for _ in range(_WARM_CALLS):
         step()
+    phases = schedule(wait=0, warmup=_PROFILER_WARM_UP, active=_RECORDED, repeat=1)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         with profile(
             activities=[ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * gpu,
-            schedule=schedule(wait=0, warmup=_PROFILER_WARM_UP, active=1, repeat=1),
+            schedule=phases,
             on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
         ) as profiler:
-            for _ in range(_PROFILER_WARM_UP + 1):
+            for _ in range(_PROFILER_WARM_UP + _RECORDED):
                 step()
                 profiler.step()
-        return json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
+    events = document["traceEvents"]
+    # Each step ended with a synchronisation, so a moment parts the work of one from the next.
+    last = max(e["ts"] for e in events if e.get("cat") == "user_annotation" and is_step(e["name"]))
+    kept = [e for e in events if e["ph"] == "M" or e["ts"] >= last]
+    return document | {"traceEvents": kept}

@@ -87,7 +87,7 @@ def _totals(trace: Trace, what: str) -> dict[str, tuple[int, float]]:
 def _named_times(trace: Trace, what: str) -> Iterable[tuple[str, float]]:
     if what == "operator":
         for node in trace.nodes():
-            if node.kind != "call" and not is_step(node):
+            if node.kind != "call" and not is_step(node.name):
                 # The hash of a compiled graph is another in every version and process.
                 yield re.sub(r"\b[a-z0-9]{32,}\b", "…", node.name), node.us
     else:
@@ -96,7 +96,7 @@ def _named_times(trace: Trace, what: str) -> Iterable[tuple[str, float]]:
 
 
 def _steps(a: Trace, b: Trace) -> list[str]:
-    counts = [sum(map(is_step, trace.nodes())) for trace in (a, b)]
+    counts = [sum(is_step(node.name) for node in trace.nodes()) for trace in (a, b)]
     if counts[0] == counts[1]:
         return []
     return [f"Note: A has {counts[0]} steps and B {counts[1]}; totals are of the whole traces."]

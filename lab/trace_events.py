@@ -132,8 +132,8 @@ class Found:
             return
         phase, category = event.get("ph"), str(event.get("cat", "")).lower()
         if phase in ("s", "f") and category in _FLOWS:
-            place = (_key(event.get("pid")), _key(event.get("tid")), event.get("ts"))
-            self.flows[place] = event.get("id")
+            place = _key(event.get("pid")), _key(event.get("tid")), _number(event.get("ts"))
+            self.flows[place] = _key(event.get("id"))
             return
         if phase not in ("X", "B", "E"):
             return
@@ -190,14 +190,14 @@ def _kept_args(kind: str, args: dict) -> tuple:
 
 
 def _number(value) -> int | float | None:
+    if type(value) is int:
+        return value if abs(value) < 2**63 else None
     if isinstance(value, str):
         try:
             value = float(value)
         except ValueError:
             return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return value
+    return value if type(value) is float and math.isfinite(value) else None
 
 
 def _sizes(value) -> tuple[int, ...] | None:

@@ -10,10 +10,11 @@ has GPU events at all.
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
 
 from tabulate import tabulate
 
-from lab.kernel_names import parse
+from lab.kernel_names import clean, parse
 from lab.trace import GpuEvent, Op, Trace
 from lab.trace_usage import Usage, is_allocating, is_blocking, is_step, union, usage
 
@@ -51,27 +52,31 @@ def summary(trace: Trace, limit: int = 40) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+@lru_cache(maxsize=1 << 16)
 def label(name: str) -> str:
-    """An operator's name with the long hash of a compiled graph cut to eight characters."""
-    return re.sub(r"\b([a-z0-9]{8})[a-z0-9]{24,}\b", r"\1…", name)
+    """An operator's name on one line, the long hash of a compiled graph cut to 8 characters."""
+    return re.sub(r"\b([a-z0-9]{8})[a-z0-9]{24,}\b", r"\1…", " ".join(name.split()))
 
 
+@lru_cache(maxsize=1 << 16)
 def short(name: str, width: int = 60) -> str:
     """A kernel's name without its argument list and namespaces, cut in the middle if need be.
 
     Both ends tell kernels apart: what it is, and the functor it applies.
     """
-    text = name.strip().removeprefix("void ").replace("(anonymous namespace)::", "")
+    text = clean(name).replace("(anonymous namespace)::", "")
     text = re.sub(r"(?:\w+::)+", "", text.split("(")[0] or text)
-    text = re.sub(r", [Aa]rray<char\*, \d+(ul)?>", "", text)  # ATen's pointers: always there
+    # ATen's pointers are in every such name; a comma is left where the cut text began.
+    text = re.sub(r", [Aa]rray<char\*, \d+(ul)?>", "", text).rstrip(", ")
     tail = width // 2 - 1
     return text if len(text) <= width else f"{text[: width - tail - 1]}…{text[-tail:]}"
 
 
 def _gpu_label(event: GpuEvent) -> str:
-    return short(event.name) if event.kind == "kernel" else event.name
+    return short(event.name) if event.kind == "kernel" else label(event.name)
 
 
+@lru_cache(maxsize=1 << 16)
 def compile_role(name: str) -> str | None:
     return next((role for start, role in _COMPILE if name.startswith(start)), None)
 
@@ -101,7 +106,7 @@ def _header(trace: Trace) -> str:
         "operator": sum(node.kind == "op" for node in trace.nodes()),
         "kernel": len(trace.kernels),
         "memset or memcpy": len(trace.memops),
-        "step": sum(is_step(node) for node in trace.nodes()),
+        "step": sum(is_step(node.name) for node in trace.nodes()),
     }
     words.append(", ".join(_counted(n, what) for what, n in counts.items() if n))
     return "\n".join([" · ".join(words), *(f"Note: {note}." for note in trace.notes)])
@@ -162,7 +167,7 @@ def _signatures(trace: Trace) -> tuple[dict, dict]:
         signature[event] = numbers.setdefault((event.kind, event.name), len(numbers))
     for root in trace.roots:
         for node in reversed(list(root.walk())):  # children come before their parents
-            name = "ProfilerStep" if is_step(node) else node.name
+            name = "ProfilerStep" if is_step(node.name) else node.name
             key = (name, *(signature[item] for item in _below(node)))
             signature[node] = numbers.setdefault(key, len(numbers))
             own = sum(event.us for event in node.gpu)
@@ -197,7 +202,7 @@ class _Tree:
             self._line("", f"{us:.1f}", depth, f"▸ {_gpu_label(first)}{times}")
             return
         gpu_us = sum(self.gpu_us[node] for node in same) / len(same)
-        name = "ProfilerStep" if is_step(first) and len(same) > 1 else label(first.name)
+        name = "ProfilerStep" if is_step(first.name) and len(same) > 1 else label(first.name)
         mark = self._mark(first)
         text = f"{name}{times}" + (f"  · {mark}" if mark else "")
         self._line(f"{us:.1f}", f"{gpu_us:.1f}" if gpu_us else "", depth, text)
@@ -295,7 +300,7 @@ def _memops(trace: Trace, limit: int) -> str:
     for event in trace.memops:
         groups[event.name, event.bytes].append(event.us)
     rows = [
-        [name, size, len(times), sum(times)]
+        [label(name), size, len(times), sum(times)]
         for (name, size), times in sorted(groups.items(), key=lambda g: -sum(g[1]))
     ]
     if not rows:

@@ -150,8 +150,9 @@ def union(intervals) -> float:
     return total
 
 
-def is_step(op: Op) -> bool:
-    return op.name.startswith("ProfilerStep")
+def is_step(name: str) -> bool:
+    """Whether an annotation is one of torch.profiler's own, around a step."""
+    return name.startswith("ProfilerStep")
 
 
 def is_blocking(op: Op) -> bool:
@@ -182,11 +183,11 @@ def _step_starts(trace: Trace, device) -> list[float]:
     waiting = list(trace.roots)
     while waiting:
         node = waiting.pop()
-        if node.kind == "annotation" and not is_step(node):
+        if node.kind == "annotation" and not is_step(node.name):
             waiting.extend(node.children)
             others += [node.start_us] if any(e.device == device for e in node.gpu) else []
         elif any(event.device == device for event in node.launched()):
-            (steps if is_step(node) else others).append(node.start_us)
+            (steps if is_step(node.name) else others).append(node.start_us)
     return steps or others
 
 

@@ -24,7 +24,8 @@ def prepare(problem, inputs, tile=None):
         from liger_kernel.ops.geglu import geglu_forward
         from liger_kernel.ops.utils import calculate_settings
     except ImportError as error:
-        raise Unsupported(f"liger-kernel can't be imported ({error}): pip install liger-kernel")  # noqa: B904
+        why = f"liger-kernel can't be imported ({error}): pip install liger-kernel"
+        raise Unsupported(why) from error
 
     def bind(inputs):
         _triton.require_contiguous(inputs)  # it walks all three operands by the output's stride

@@ -30,26 +30,28 @@ from .. import _triton
 
 _TANH_1 = tl.constexpr(-2.302208198144325)  # −2 log₂(e) √(2/π)
 _TANH_3 = tl.constexpr(-0.1029432395800635)  # the same times 0.044715
-_LOG2_E = tl.constexpr(1.4426950408889634)
+_SILU = tl.constexpr(-1.4426950408889634)  # −log₂(e)
+_NORMAL = tl.constexpr(-0.7213475204444817)  # −log₂(e) / 2
 _SQRT_HALF = tl.constexpr(0.7071067811865476)
+_P_SQRT_HALF = tl.constexpr(0.2316418882663604)  # 0.3275911 √½
 
 
 @triton.jit
 def _half_erfc(z):
     """erfc(z / √2) / 2 for z ≥ 0, by Abramowitz and Stegun 7.1.26."""
-    t = 1 / (1 + (0.3275911 * _SQRT_HALF) * z)
+    t = 1 / (z * _P_SQRT_HALF + 1)
     series = 1.421413741 + t * (-1.453152027 + t * 1.061405429)
     series = t * (0.254829592 + t * (-0.284496736 + t * series))
-    return 0.5 * series * tl.exp2(-0.5 * _LOG2_E * z * z)
+    return 0.5 * series * tl.exp2(z * z * _NORMAL)
 
 
 @triton.jit
 def _gated(gate, up, ACTIVATION: tl.constexpr):
     x = gate.to(tl.float32)
     if ACTIVATION == "tanh":
-        act = x / (1 + tl.exp2(x * (_TANH_1 + _TANH_3 * x * x)))
+        act = x / (1 + tl.exp2(x * (x * x * _TANH_3 + _TANH_1)))
     elif ACTIVATION == "silu":
-        act = x / (1 + tl.exp2(-_LOG2_E * x))
+        act = x / (1 + tl.exp2(x * _SILU))
     elif gate.dtype == tl.float32:
         act = 0.5 * x * (1 + tl.erf(x * _SQRT_HALF))
     else:

@@ -16,6 +16,7 @@ No warp specialisation: on Hopper it gains nothing in Triton 3.6 and gave NaNs f
 """
 
 import math
+from dataclasses import replace
 
 import torch
 import triton
@@ -191,28 +192,24 @@ def _aligned(inputs):
     return all(inputs[name].data_ptr() % 16 == 0 for name in ("x", "w"))
 
 
+def _descriptor(matrix, block):
+    """A row-major matrix for TMA. (torch leaves the strides of a dimension of size 1 open.)"""
+    rows, columns = matrix.shape
+    return TensorDescriptor(matrix, [rows, columns], [columns, 1], block)
+
+
 def _arguments(problem, inputs, tile, tma):
     """The kernel's arguments and options for these tensors, and the output among them."""
     x, w, b = inputs["x"], inputs["w"], inputs["b"]
     y = torch.empty(problem.out_shape, dtype=x.dtype, device=x.device)
     load_tma, store_tma = tma
     block_m, block_n, block_k = tile.block_m, tile.block_n, tile.block_k
-    out_n = block_n // 2 if tile.epilogue else block_n
-    w_block = [block_n, block_k] if problem.layout == "tn" else [block_k, block_n]
+    stored_n = block_n // 2 if tile.epilogue else block_n
     if load_tma:
-        x_arg = TensorDescriptor.from_tensor(x, [block_m, block_k])
-        w_arg = TensorDescriptor.from_tensor(w, w_block)
-    else:
-        x_arg, w_arg = x, w
-    args = (
-        x_arg,
-        w_arg,
-        b,
-        TensorDescriptor.from_tensor(y, [block_m, out_n]) if store_tma else y,
-        problem.m,
-        problem.n,
-        problem.k,
-    )
+        x = _descriptor(x, [block_m, block_k])
+        w = _descriptor(w, [block_n, block_k] if problem.layout == "tn" else [block_k, block_n])
+    y_arg = _descriptor(y, [block_m, stored_n]) if store_tma else y
+    args = (x, w, b, y_arg, problem.m, problem.n, problem.k)
     options = {
         "W_IS_NK": problem.layout == "tn",
         "LOAD_TMA": load_tma,
@@ -259,8 +256,12 @@ def prepare(problem, inputs, tile=None):
         _triton.require_fields(tile, _FIELDS)
         if tile.epilogue not in SPACE.axes["epilogue"]:
             raise Unsupported(f"{tile}: the epilogue is subtile or none, not {tile.epilogue}")
-        like = next((t for t in ranked if tile.covers(t)), ranked[0])
-        candidates, tile_from = [tile.filled(like)], "declared"
+        # No epilogue in a tile means none, so that one is never filled in.
+        like = [t for t in ranked if t.epilogue == tile.epilogue and tile.covers(t)]
+        chosen = tile.filled(like[0] if like else replace(ranked[0], epilogue=None))
+        if min(chosen.block_m, chosen.block_n, chosen.block_k) < 16:
+            raise Unsupported(f"{tile}: tl.dot takes blocks of 16 and more")
+        candidates, tile_from = [chosen], "declared"
 
     if _triton.interpreted():
         if problem.dtype == "bf16":
