@@ -62,17 +62,19 @@ def profile_once(
     import torch
     from torch.profiler import ProfilerActivity, profile, record_function
 
-    if not torch.cuda.is_available():
-        return {name: [] for name in fns}, {}
+    gpu = torch.cuda.is_available()
     ready, failures = {}, {}
     for name, fn in fns.items():
         try:
             for _ in range(_WARM_CALLS):
                 fn()
-            torch.cuda.synchronize()
+                if gpu:
+                    torch.cuda.synchronize()
             ready[name] = fn
         except Exception as error:
             failures[name] = " ".join(f"{type(error).__name__}: {error}".split())
+    if not gpu:
+        return {name: [] for name in ready}, failures
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:

@@ -19,20 +19,11 @@ def test_the_example_contender_runs(lab, tmp_path):
     assert len(code.splitlines()) < 50
     (tmp_path / "my_geglu.py").write_text(code)
     words = ["--op", "geglu", "--m", 33, "--n", 100, "--activation", "erf", "--activation", "tanh"]
-    done = lab(
-        "sweep",
-        *words,
-        "--only",
-        "eager",
-        "--with",
-        tmp_path / "my_geglu.py",
-        "--out",
-        tmp_path / "r",
-    )
+    files = ["--with", tmp_path / "my_geglu.py", "--out", run]
+    done = lab("sweep", *words, "--only", "eager", *files)
     assert done.returncode == 0, done.stderr
-    rows = {
-        r.activation: r for r in record.read(tmp_path / "r" / "geglu.csv") if "my" in r.contender
-    }
+    mine = (row for row in record.read(run / "geglu.csv") if row.contender == "my_geglu")
+    rows = {row.activation: row for row in mine}
     assert rows["erf"].status == ("ok" if torch.cuda.is_available() else "verified")
     assert rows["erf"].tile == "n1024"
     assert (rows["tanh"].status, rows["tanh"].reason) == ("unsupported", "erf only")
