@@ -35,6 +35,9 @@ def prepare(problem, inputs, tile=None):
 CONTENDER = Contender({name!r}, "geglu", prepare)
 """
 
+RECOMPILES = """calls = []
+        traced = torch.compile(lambda i, late: right(i), backend="eager", dynamic=False)"""
+
 MISBEHAVING = {  # name -> (where, code, status, what the reason says)
     "raises": ("prepare", "raise KeyError('lost')", "error", "KeyError: 'lost'"),
     "exits": ("launch", "sys.exit(3)", "error", "SystemExit"),
@@ -47,6 +50,7 @@ MISBEHAVING = {  # name -> (where, code, status, what the reason says)
     "overwrites": ("launch", "inputs['up'].add_(1.0)", "wrong", "inputs|of the norm"),
     "declines": ("prepare", "raise Unsupported('not on Tuesdays')", "unsupported", "Tuesdays"),
     "hoards": ("prepare", "raise torch.OutOfMemoryError('too much')", "oom", "too much"),
+    "recompiles": ("bind", RECOMPILES, "error", "compiled again"),
     "behaves": ("prepare", "pass", "ok", ""),
 }
 
@@ -55,6 +59,8 @@ def contender(folder: Path, name: str, **code) -> Path:
     places = {"prepare": "pass", "bind": "pass", "launch": "pass"} | code
     if name == "forgets":
         places["launch"] = "return kept"
+    elif name == "recompiles":
+        places["launch"] = "calls.append(1); return traced(inputs, len(calls) > 60)"
     elif "return" not in places["launch"]:
         places["launch"] += "\n            return right(inputs)"
     path = folder / f"{name}.py"
