@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import groupby
+from statistics import geometric_mean
 
 from tabulate import tabulate
 
@@ -15,12 +16,14 @@ class BadColumn(Exception):
 
 
 def summary(rows: list[Row]) -> str:
-    """Per experiment: the winners of each problem, then everything that is not ok and why."""
+    """Per experiment: who won each problem, how all did in the mean, what is not ok and why."""
     parts = []
     for experiment, group in groupby(rows, key=lambda row: row.experiment):
         of = list(group)
         parts.append(f"{experiment} on {of[0].device}")
-        parts.append(_winners(of))
+        lines = _winner_lines(of)
+        parts.append(_table(_HEADERS, lines) if lines else "Nothing was timed.")
+        parts.append(_table(_MEAN_HEADERS, _mean_lines(of)) if lines else "")
         parts.append(_failures(of))
     return "\n\n".join(part for part in parts if part)
 
@@ -41,19 +44,24 @@ def columns(rows: list[Row], names: Iterable[str]) -> str:
 
 
 def markdown(rows: list[Row]) -> str:
-    """The winners' table for a README, with the conditions it was measured under."""
+    """How all contenders did over each experiment, and the first experiment's winners."""
     first = rows[0]
-    clocks = sorted({row.sm_mhz for row in rows if row.sm_mhz})
+    clocks = sorted(row.sm_mhz for row in rows if row.sm_mhz)
+    experiments = {name: list(group) for name, group in groupby(rows, lambda r: r.experiment)}
+    means = [(name, *line) for name, of in experiments.items() for line in _mean_lines(of)]
+    shortest = min(experiments.values(), key=len)
     return "\n".join(
         [
-            tabulate(
-                _winner_lines(rows), headers=_HEADERS, tablefmt="github", disable_numparse=True
-            ),
+            _table(("experiment", *_MEAN_HEADERS), means, "github"),
+            "",
+            f"The winners of `{shortest[0].experiment}`:",
+            "",
+            _table(_HEADERS, _winner_lines(shortest), "github"),
             "",
             f"{first.device}, torch {first.torch}, triton {first.triton}, CUTLASS {first.cutlass}, "
-            f"commit {first.commit}, SM clock {clocks[0]} to {clocks[-1]} MHz. Cold clock, bf16 "
-            "unless said otherwise; × is against the op's baseline, with its 95 % interval. "
-            "Contenders joined by = could not be told apart.",
+            f"commit {first.commit}; SM clock {clocks[0]} to {clocks[-1]} MHz. Cold clock; bf16 "
+            "unless said otherwise. × is the baseline's time over the contender's, with its 95 % "
+            "interval. Contenders joined by = can't be told apart.",
         ]
     )
 
@@ -70,14 +78,35 @@ def put_between_markers(text: str, table: str) -> str:
     return f"{head}{START}\n{table}\n{END}{rest.split(END, 1)[1]}"
 
 
-_HEADERS = ("problem", "fastest", "tile", "µs", "× baseline", "baseline µs", "% of roofline")
+_HEADERS = ("problem", "fastest", "its tile", "µs", "× baseline", "baseline µs", "% of roofline")
 
 
-def _winners(rows: list[Row]) -> str:
-    lines = _winner_lines(rows)
-    if lines:
-        return tabulate(lines, headers=_HEADERS, disable_numparse=True)
-    return "Nothing was timed."
+_MEAN_HEADERS = ("contender", "timed", "best", "× baseline, mean", "worst", "at its best")
+
+
+def _table(headers, lines, style: str = "simple") -> str:
+    return tabulate(lines, headers=headers, tablefmt=style, disable_numparse=True)
+
+
+def _mean_lines(rows: list[Row]) -> list[tuple[str, ...]]:
+    """Per contender: how many problems, how often best, geometric mean and range of speedups."""
+    lines = []
+    for name in dict.fromkeys(row.contender for row in rows):
+        timed = [r for r in rows if r.contender == name and r.status == "ok" and r.speedup]
+        if not timed or name.endswith(".aa"):
+            continue
+        speedups = [row.speedup for row in timed]
+        lines.append(
+            (
+                name,
+                str(len(timed)),
+                str(sum(bool(row.best) for row in timed)),
+                f"{geometric_mean(speedups):.3f}",
+                f"{min(speedups):.3f}",
+                f"{max(speedups):.3f}",
+            )
+        )
+    return lines
 
 
 def _winner_lines(rows: list[Row]) -> list[tuple[str, ...]]:
