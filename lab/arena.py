@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import check, contender, derive, device, timing
+from lab import check, contender, derive, device, gpu_clock, timing
 from lab.contender import Entry, Launch, Unsupported
 from lab.problem import Problem
 from lab.record import Row, Sample
@@ -76,7 +76,7 @@ def measure_environment(run_id: str, commit: str | None, journal) -> Environment
     if gpu is None:
         return Environment(run_id, commit, facts)
     copy_gbps, matmul_tflops = device.peaks()
-    empty = timing.empty_interval_us(timing.flusher(gpu.l2_bytes))
+    empty = gpu_clock.empty_interval_us(gpu_clock.flusher(gpu.l2_bytes))
     return Environment(run_id, commit, facts, gpu, copy_gbps, matmul_tflops, empty)
 
 
@@ -117,6 +117,7 @@ class _Race:
         self.where = "cuda" if self.gpu else "cpu"
         self.plan = timing.plan(self.problem.min_bytes, self.gpu and self.gpu.l2_bytes)
         self.conditions: list[device.Sample] = []
+        self.capped = False
         self.entrants = [_Entrant(entry, blank_row(task, entry)) for entry in task.entries]
         self.times: dict[str, timing.Times] = {}
 
@@ -179,14 +180,14 @@ class _Race:
             name = entrant.entry.name
             calls[name] = [entrant.launch.bind(s) for s in self.sets]
             if self.gpu:
-                us[name] = timing.estimate_us(calls[name])
+                us[name] = gpu_clock.estimate_us(calls[name])
 
         def capture(entrant):
             name = entrant.entry.name
             if not self.gpu:
                 entrant.racer = timing.cpu_racer(name, calls[name])
                 return
-            entrant.racer, entrant.row.reason = timing.gpu_racer(
+            entrant.racer, entrant.row.reason = gpu_clock.gpu_racer(
                 name, calls[name], self.plan.clock, launches, us[name], flush
             )
 
@@ -194,9 +195,13 @@ class _Race:
             self._guarded(entrant, "bind", bind)
         if us:
             launches = timing.launches(self.plan.sets, min(us.values()))
-            flush = timing.flusher(self.gpu.l2_bytes)
+            flush = gpu_clock.flusher(self.gpu.l2_bytes)
         for entrant in self.alive:
             self._guarded(entrant, "capture", capture)
+        if self.plan.clock == "flush":
+            for _ in range(gpu_clock.FLUSH_GRAPHS):
+                for entrant in self.alive:
+                    self._guarded(entrant, "capture", lambda e: e.racer.grow())
 
     def _check(self, draw: int):
         """Fresh data in the bound inputs, NaN in the bound outputs, the very launches timed."""
@@ -251,7 +256,7 @@ class _Race:
         if self.gpu and self.alive:
             self.journal("", "warm up")
             self.monitor = device.Monitor()
-            timing.warm_up([e.racer for e in self.alive], self.monitor)
+            self.capped = gpu_clock.warm_up([e.racer for e in self.alive], self.monitor)
         while self.alive and not self.times:
             self._guarded_race()
 
@@ -281,6 +286,7 @@ class _Race:
                 [e.racer for e in racing.values()],
                 seed=self.problem.seed,
                 seconds=timing.GPU_SECONDS if self.gpu else timing.CPU_SECONDS,
+                rest=self.capped,
                 before_visit=before_visit,
                 after_visit=after_visit,
                 each_round=each_round,

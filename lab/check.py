@@ -18,7 +18,7 @@ from lab.problem import Problem
 
 ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11, "fp32": 2.0**-22}
 
-_CHUNK = 2**27  # elements compared at a time; bounds the temporaries
+_CHUNK = 2**26  # elements compared at a time; bounds the temporaries
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ def compare(*, outputs, references, problem: Problem, baseline_err: float | None
     `baseline_err` is the baseline's own error, None where it failed or is what is judged.
     """
     u = ROUNDOFF[problem.dtype]
-    allowed = max(u, 2 * (baseline_err or 0.0))
-    worst, reason = 0.0, None
-    for index, (out, ref) in enumerate(zip(outputs, references, strict=True)):
+    for out in outputs:
         if tuple(out.shape) != problem.out_shape or out.dtype != problem.torch_dtype:
             shape = "x".join(map(str, out.shape))
             return Verdict(float("nan"), f"returned {shape} {out.dtype}".replace("torch.", ""))
-        err, outside, finite = _distance(out, ref, u, problem.k or 0)
-        if not finite:
+    allowed = max(u, 2 * (baseline_err or 0.0))
+    worst, reason = 0.0, None
+    for index, (err, outside) in enumerate(_distances(outputs, references, u, problem.k or 0)):
+        if not err < float("inf"):  # NaN too
             return Verdict(float("nan"), f"set {index}: NaN or infinite elements")
         if err > allowed:
             reason = reason or f"set {index}: error {err:.3g} exceeds {allowed:.3g} of the norm"
@@ -65,19 +65,26 @@ def fingerprint(sets) -> list[int]:
     return torch.stack(sums).tolist()
 
 
-def _distance(out, ref, u: float, k: int) -> tuple[float, int, bool]:
-    """(relative Frobenius error, elements outside the bound, whether all are finite)."""
+def _distances(outputs, references, u: float, k: int) -> list[tuple[float, int]]:
+    """Per set: relative Frobenius error, and elements outside the bound.
+
+    Small sets are compared many at a time, large ones in chunks of rows.
+    """
     import torch
 
+    m, n = outputs[0].shape
     absolute = 8 * u + 8 * k * 2.0**-24
-    rows = max(1, _CHUNK // out.shape[1])
-    sums = torch.zeros(3, dtype=torch.float64, device=out.device)
-    for start in range(0, out.shape[0], rows):
-        want = ref[start : start + rows]
-        diff = (out[start : start + rows].to(want.dtype) - want).abs_()
-        sums[0] += diff.square().sum(dtype=torch.float64)
-        sums[1] += want.square().sum(dtype=torch.float64)
-        sums[2] += (~(diff <= want.abs().mul_(4 * u).add_(absolute))).sum()
-    squared_err, squared_ref, outside = sums.tolist()
-    finite = squared_err < float("inf")  # False for NaN too
-    return (squared_err / squared_ref) ** 0.5 if finite else float("nan"), int(outside), finite
+    together, rows = max(1, _CHUNK // (m * n)), max(1, _CHUNK // n)
+    sums = torch.zeros(len(outputs), 3, dtype=torch.float64, device=outputs[0].device)
+    for first in range(0, len(outputs), together):
+        sets = slice(first, first + together)
+        for start in range(0, m, rows):
+            out, want = (
+                torch.stack([t[start : start + rows] for t in tensors[sets]]).flatten(1)
+                for tensors in (outputs, references)
+            )
+            diff = (out.to(want.dtype) - want).abs_()
+            sums[sets, 0] += diff.square().sum(1, dtype=torch.float64)
+            sums[sets, 1] += want.square().sum(1, dtype=torch.float64)
+            sums[sets, 2] += (~(diff <= want.abs().mul_(4 * u).add_(absolute))).sum(1)
+    return [((err / ref) ** 0.5, int(outside)) for err, ref, outside in sums.tolist()]

@@ -13,9 +13,8 @@ Words that are left in `other`, because what they mean isn't public or is contes
 - `ldg8`, `f2f`, `sliced1x4`, `medium`, `interior` in older names, `segment_k_on` in xmma names,
   `1sm`, `2sm`, `o`, `q`, `vs32` in CUTLASS 3 names.
 
-`raster` (h or v in nvjet names) is as written. `stages` is 0 where CUTLASS 3 chose it
-automatically. Whether nvjet's first number counts rows is contested as well, see
-`kernel_names_gemm.NVJET_IS_COLUMN_MAJOR`.
+`raster` (h or v in nvjet names) is as written, and so is the third letter of nvjet's layouts in
+`layout_out`: neither turns the tile round. `stages` is 0 where CUTLASS 3 chose it automatically.
 """
 
 import re

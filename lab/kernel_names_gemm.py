@@ -19,12 +19,11 @@ import re
 from lab.kernel_names_cpp import Template, template
 
 NVJET_IS_COLUMN_MAJOR = True
-"""Whether an nvjet name's first number counts rows of cuBLAS' column-major result.
+"""An nvjet name's first number counts rows of cuBLAS' column-major result: columns of a row-major y.
 
-Contested. For it: torch's linear of 8192 rows to 768 columns runs `192x128…TNT` on an H200, where
-192 divides the columns but not the rows, and single tokens run `192x8…TNT`. Against it: names
-that end in `TNN` have first numbers that wgmma allows for its N alone (`144x128`), so the third
-letter may turn the tile round.
+Settled by grids, as tests/test_profiling.py has it on a GPU. On an H200 torch's linear of 64 rows
+to 14336 columns runs `144x64…TNN` as 100 CTAs, which is ⌈14336/144⌉ × ⌈64/64⌉, not 1 × 224, and of
+one row to 3072 columns `64x8…TNT` as 48. It holds whatever the third letter is.
 """
 
 SIZE = r"[1-9]\d{0,5}"

@@ -26,7 +26,7 @@ from lab.tile import Tile
 from lab.worker import Died, Worker
 
 ROOT = Path(__file__).resolve().parent.parent
-_TIMING = tuple(Path(__file__).parent / name for name in ("timing.py", "arena.py"))
+_TIMING = tuple(Path(__file__).parent / name for name in ("timing.py", "gpu_clock.py", "arena.py"))
 
 
 class BadChoice(Exception):

@@ -33,6 +33,7 @@ class Worker:
         self._process = context.Process(target=serve, args=(theirs, log), daemon=True)
         self._process.start()
         theirs.close()
+        self._busy = False
 
     def call(self, function: Callable, *arguments, limit: float, on_journal: Callable):
         """The function's result, computed in the child.
@@ -44,6 +45,7 @@ class Worker:
             Died: the child crashed, lost its GPU or exceeded its limit. It can't be used again.
         """
         self._connection.send((function, arguments))
+        self._busy = True
         name = stage = ""
         deadline = time.monotonic() + limit
         while True:
@@ -56,6 +58,7 @@ class Worker:
                 self._process.join(10)
                 raise Died("crashed", name, stage, self._how_it_ended()) from None
             if message[0] == "done":
+                self._busy = False
                 return message[1]
             if message[0] == "lost":
                 self.close()
@@ -65,9 +68,11 @@ class Worker:
             on_journal(name, stage)
 
     def close(self) -> None:
+        """Ends the child: it leaves by itself if it is idle, and is killed if it is not."""
+        self._connection.close()
+        self._process.join(0 if self._busy else 3)
         self._process.kill()
         self._process.join()
-        self._connection.close()
 
     def _how_it_ended(self) -> str:
         code = self._process.exitcode

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lab import device, stats, timing
+from lab import device, gpu_clock, stats, timing
 from lab.timing import Plan, Racer
 
 L2 = 60 * 2**20
@@ -47,9 +47,9 @@ def racer(name, log, us=100.0, noise=0.0, seed=0):
     return Racer(name, "rotate", lambda: None, [], cold, lambda: [us / 2], lambda: [us * 2] * 2)
 
 
-def run(racers, seconds=20.0, **hooks):
+def run(racers, seconds=20.0, rest=False, **hooks):
     nothing = {name: lambda *_: None for name in ("before_visit", "after_visit", "each_round")}
-    return timing.race(racers, seed=0, seconds=seconds, **(nothing | hooks))
+    return timing.race(racers, seed=0, seconds=seconds, rest=rest, **(nothing | hooks))
 
 
 def test_every_round_visits_each_once_in_another_order():
@@ -85,6 +85,19 @@ def test_noise_asks_for_more_rounds_until_the_interval_is_narrow():
 def test_the_race_gives_up_in_time_and_keeps_what_it_has():
     times = run([racer("wild", [], noise=0.5)], seconds=0.2)
     assert len(times["wild"].cold) >= 1
+
+
+def test_a_rest_is_as_long_as_the_visit():
+    def cold():
+        timing.time.sleep(0.002)
+        return [1.0]
+
+    def lasting(rest):
+        start = timing.time.perf_counter()
+        run([Racer("a", "rotate", lambda: None, [], cold)], rest=rest)
+        return timing.time.perf_counter() - start
+
+    assert lasting(rest=True) > 1.6 * lasting(rest=False)
 
 
 def test_hooks_see_every_visit_and_what_they_raise_ends_the_race():
@@ -123,10 +136,10 @@ def calls(sets, n=1 << 20):
 
 def gpu_racer(name, sets, clock, made=None):
     made = made or calls(sets)
-    us = timing.estimate_us(made)
-    flush = timing.flusher(device.current().l2_bytes)
+    us = gpu_clock.estimate_us(made)
+    flush = gpu_clock.flusher(device.current().l2_bytes)
     count = timing.launches(sets, us)
-    return timing.gpu_racer(name, made, clock, count, us, flush)
+    return gpu_clock.gpu_racer(name, made, clock, count, us, flush)
 
 
 @pytest.mark.gpu
@@ -152,10 +165,13 @@ def test_cold_is_colder_than_warm_and_every_set_has_its_own_output():
 @pytest.mark.gpu
 def test_the_flush_clock_is_cold_too_and_its_empty_interval_small():
     l2 = device.current().l2_bytes
-    empty = timing.empty_interval_us(timing.flusher(l2))
+    empty = gpu_clock.empty_interval_us(gpu_clock.flusher(l2))
     assert 0.2 < empty < 4
     rotate, _ = gpu_racer("x2", 3 * l2 // (8 << 20) + 1, "rotate")
-    flush, _ = gpu_racer("x2", 32, "flush")
+    flush, _ = gpu_racer("x2", 64, "flush")
+    for _ in range(gpu_clock.FLUSH_GRAPHS):
+        flush.grow()
+    assert len({out.data_ptr() for out in flush.outputs}) == 64
     by_rotation = np.median([rotate.cold() for _ in range(9)])
     by_flush = np.median([flush.cold() for _ in range(9)])
     # The interval holds the events and an idle GPU's ramp; the flush itself would add 30 µs.
