@@ -5,7 +5,7 @@ from lab.experiment import Experiment
 from lab.problem import LAYOUTS, Problem
 
 SIZES = ((1024, 64, 32), (8192, 3072, 768), (8192, 768, 3072), (4096, 4096, 4096))  # m, n, k
-CPU_SIZES = ((1024, 64, 32), (64, 3072, 768), (64, 768, 3072))
+CPU_SIZES = ((1024, 64, 32), (16, 384, 96), (16, 96, 384))  # the projections at an eighth
 
 EXPERIMENT = Experiment(
     problems=tuple(Problem("linear", m, n, k, layout) for m, n, k in SIZES for layout in LAYOUTS),

@@ -19,7 +19,7 @@ import re
 from lab.kernel_names_cpp import Template, template
 
 NVJET_IS_COLUMN_MAJOR = True
-"""An nvjet name's first number counts rows of cuBLAS' column-major result: columns of a row-major y.
+"""An nvjet name's first number counts rows of cuBLAS' column-major result: y's columns.
 
 Settled by grids, as tests/test_profiling.py has it on a GPU. On an H200 torch's linear of 64 rows
 to 14336 columns runs `144x64…TNN` as 100 CTAs, which is ⌈14336/144⌉ × ⌈64/64⌉, not 1 × 224, and of

@@ -99,7 +99,7 @@ def test_cuda_home_is_looked_at(fake, monkeypatch, variable):
 
 def test_missing_nvcc_names_the_fix(monkeypatch, tmp_path):
     only(monkeypatch, tmp_path / "nvcc")
-    with pytest.raises(BuildError, match="nvcc is missing.*pip install 'nvidia-cuda-nvcc"):
+    with pytest.raises(BuildError, match=r"nvcc is missing.*pip install 'nvidia-cuda-nvcc"):
         nvcc.find()
 
 
@@ -228,7 +228,8 @@ def test_a_killed_build_leaves_no_half_file_and_blocks_nobody(fake):
     fake.install(seconds=1.5)
     unit = fake.unit("slow")
     context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_build_in_process, args=(unit, context.Queue()))
+    results = context.Queue()
+    process = context.Process(target=_build_in_process, args=(unit, results))
     process.start()
     deadline = time.monotonic() + 60
     while not list(nvcc.cache_dir().glob("building-*/*.so")) and time.monotonic() < deadline:
@@ -239,6 +240,18 @@ def test_a_killed_build_leaves_no_half_file_and_blocks_nobody(fake):
     assert not list(nvcc.cache_dir().glob("*.so"))
     (built,) = nvcc.build([unit])
     assert built.library.read_bytes() == b"whole"
+
+
+def test_what_killed_builds_left_goes_after_a_day(fake):
+    fake.install()
+    old, new = nvcc.cache_dir() / "building-old", nvcc.cache_dir() / "building-new"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+        (folder / "k.so").write_bytes(b"half")
+    os.utime(old, (time.time() - 90_000,) * 2)
+    nvcc.build([fake.unit()])
+    assert not old.exists()
+    assert new.exists()
 
 
 def test_a_cache_that_cannot_be_written(fake, monkeypatch, tmp_path):
@@ -295,7 +308,8 @@ def test_a_real_compilation_loads_without_a_driver(tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_CACHE", str(tmp_path / "cache"))
     source = tmp_path / "k.cu"
     source.write_text(
-        "__global__ void twice(float* x) { x[threadIdx.x] *= 2; }\n#pragma GCC visibility push(default)\n"
+        "__global__ void twice(float* x) { x[threadIdx.x] *= 2; }\n"
+        "#pragma GCC visibility push(default)\n"
         'extern "C" int answer() { return 42; }\n'
         'extern "C" void launch(float* x) { twice<<<1, 32>>>(x); }\n'
     )

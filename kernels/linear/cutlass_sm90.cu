@@ -128,22 +128,25 @@ struct Hopper final : Gemm {
 
     config.blockDim = Kernel::get_block_shape();
     config.dynamicSmemBytes = Kernel::SharedStorageSize;
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = cute::size<0>(ClusterShape{});
-    cluster.val.clusterDim.y = cute::size<1>(ClusterShape{});
-    cluster.val.clusterDim.z = 1;
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-
-    // The persistent grid is as many clusters as run at once; CUTLASS would only guess it.
     auto& hardware = arguments.hw_info;
     hardware.device_id = task.device;
-    config.gridDim = dim3(cluster.val.clusterDim.x, cluster.val.clusterDim.y);
     for (cudaError_t status :
          {cudaDeviceGetAttribute(&hardware.sm_count, cudaDevAttrMultiProcessorCount, task.device),
           cudaFuncSetAttribute(function(), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               Kernel::SharedStorageSize),
-          cudaOccupancyMaxActiveClusters(&hardware.max_active_clusters, function(), &config)}) {
+                               Kernel::SharedStorageSize)}) {
+      if (const char* error = error_of(status)) return error;
+    }
+    if constexpr (cute::size(ClusterShape{}) > 1) {
+      cluster.id = cudaLaunchAttributeClusterDimension;
+      cluster.val.clusterDim.x = cute::size<0>(ClusterShape{});
+      cluster.val.clusterDim.y = cute::size<1>(ClusterShape{});
+      cluster.val.clusterDim.z = 1;
+      config.attrs = &cluster;
+      config.numAttrs = 1;
+      // The persistent grid is as many clusters as run at once; CUTLASS would only guess it.
+      config.gridDim = dim3(cute::size<0>(ClusterShape{}), cute::size<1>(ClusterShape{}));
+      const cudaError_t status =
+          cudaOccupancyMaxActiveClusters(&hardware.max_active_clusters, function(), &config);
       if (const char* error = error_of(status)) return error;
     }
     return set_workspace(nullptr);
