@@ -25,6 +25,7 @@ from lab.problem import OPS
 from lab.record import BadRun
 from lab.runner import BadChoice
 from lab.show import BadColumn
+from lab.worker import Died
 
 app = typer.Typer(
     add_completion=False,
@@ -50,6 +51,8 @@ def main() -> None:
         code = _fail(
             f"{error.filename or 'a file'}: {error.strerror}; rows written so far are safe"
         )
+    except Died as error:
+        code = _fail(f"the worker can't start: {error}; its output is in the run's worker.log")
     except KeyboardInterrupt:
         code = 130
     except Exception as error:
@@ -242,7 +245,7 @@ def _first_line(one) -> str:
 @app.command("show")
 def show_(
     run: Annotated[
-        Path | None, typer.Argument(help="A run's folder; the newest if left out.")
+        Path | None, typer.Argument(help="A run's folder or id; the newest if left out.")
     ] = None,
     experiments: Annotated[
         list[str] | None, typer.Option("--experiment", help="Repeatable.")
@@ -257,6 +260,8 @@ def show_(
 ) -> None:
     """Shows a run: the winners, or the columns asked for."""
     folder = run or record.latest()
+    if not folder.exists() and (record.RUNS / folder).exists():
+        folder = record.RUNS / folder
     found = sorted(folder.glob("*.csv"))
     names = [path.stem for path in found]
     if not found:
