@@ -208,8 +208,12 @@ class _Race:
         if not self.alive:
             return
         self.journal("", "reference")
-        for index, inputs in enumerate(self.sets):
-            self.problem.refill(inputs, draw * self.plan.sets + index)
+
+        def fill():
+            for index, inputs in enumerate(self.sets):
+                self.problem.refill(inputs, draw * self.plan.sets + index)
+
+        fill()
         accumulate = self._accumulate()
         references = [self.problem.reference(s, accumulate) for s in self.sets]
         prints = check.fingerprint(self.sets)
@@ -223,19 +227,21 @@ class _Race:
                 outputs=entrant.racer.outputs,
                 references=references,
                 problem=self.problem,
+                is_baseline=entrant.entry.baseline,
                 baseline_err=self.baseline_err,
             )
-            entrant.row.err = max(entrant.row.err or 0.0, verdict.err)
+            row = entrant.row
+            if row.err is None or not verdict.err <= row.err:  # the worse one, and NaN is worst
+                row.err = verdict.err
             if accumulate != "float64":
-                entrant.row.reason = f"reference accumulated in {accumulate}, not float64"
-            if entrant.entry.baseline:
+                row.reason = f"reference accumulated in {accumulate}, not float64"
+            if entrant.entry.baseline and not verdict.reason:
                 self.baseline_err = verdict.err
-            if verdict.reason:
-                return entrant.out("wrong", verdict.reason)
             if check.fingerprint(self.sets) != prints:
-                for index, inputs in enumerate(self.sets):
-                    self.problem.refill(inputs, draw * self.plan.sets + index)
+                fill()  # or its rivals would be judged on what it left
                 return entrant.out("wrong", "it writes to its inputs")
+            if verdict.reason:
+                entrant.out("wrong", verdict.reason)
 
         self.baseline_err = None
         for entrant in sorted(self.alive, key=lambda e: not e.entry.baseline):

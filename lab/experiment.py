@@ -17,13 +17,15 @@ EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
 class Experiment:
     """A question, the problems that answer it, and the smaller ones for a machine without a GPU.
 
-    `contenders` names a subset; None races all of the op's. `name` and `question` are filled in
-    from the file's name and docstring.
+    `contenders` names a subset; None races all of the op's. `expectations` are lab.expect.Setups,
+    which `lab guess` checks. `name` and `question` are filled in from the file's name and
+    docstring.
     """
 
     problems: tuple[Problem, ...]
     cpu_problems: tuple[Problem, ...]
     contenders: tuple[str, ...] | None = None
+    expectations: tuple = ()
     name: str = ""
     question: str = ""
 
@@ -37,14 +39,17 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Experiment:
-    """Loads one experiment by its file's name.
+    """Loads one experiment by its file's name, or from the path of a file of the user's.
 
     Raises:
         BadExperiment: there is no such file, it doesn't load, or it declares no problems.
     """
-    if name not in names():
+    if name in names():
+        path = EXPERIMENTS / f"{name}.py"
+    elif name.endswith(".py") and Path(name).is_file():
+        path, name = Path(name), Path(name).stem
+    else:
         raise BadExperiment(f"no experiment {name!r}; there are {', '.join(names())}")
-    path = EXPERIMENTS / f"{name}.py"
     try:
         spec = importlib.util.spec_from_file_location(f"lab_experiments_{name}", path)
         module = importlib.util.module_from_spec(spec)

@@ -18,6 +18,7 @@ ACTIVATIONS = ("tanh", "erf", "silu")
 ITEMSIZE = {"bf16": 2, "fp16": 2, "fp32": 4}
 
 _CHUNK_BYTES = 2**30  # float64 temporaries of the reference
+_LINE_BYTES = 128  # a GPU's cache line
 
 
 @dataclass(frozen=True)
@@ -118,13 +119,17 @@ class Problem:
         """Operand name -> tensor: seeded, never zeros; weights ~ N(0, 1/fan-in), the rest N(0, 1).
 
         Another `draw` is other data. The scale keeps every product's outputs near N(0, 1).
+        The weights wg and wu are halves of one buffer, in this order, as models that merge them
+        store them, unless that would take the second off a cache line.
         """
         import torch
 
-        made = {
-            name: torch.empty(shape, dtype=self.torch_dtype, device=device)
-            for name, shape in self.shapes.items()
-        }
+        def empty(*shape):
+            return torch.empty(shape, dtype=self.torch_dtype, device=device)
+
+        made = {name: empty(*shape) for name, shape in self.shapes.items()}
+        if "wu" in made and made["wu"].nbytes % _LINE_BYTES == 0:
+            made["wg"], made["wu"] = empty(2, *self.shapes["wu"])
         self.refill(made, draw)
         return made
 

@@ -78,6 +78,17 @@ def test_twice_the_baselines_error_is_allowed_but_no_more(case):
     assert judge(case, scaled, baseline_err=0.5 * u).reason
 
 
+def test_the_baseline_itself_may_be_out_by_its_chain_of_roundings(case):
+    problem, references, _ = case
+    u = check.ROUNDOFF[problem.dtype]
+    for factor, right in ((3, True), (5, False)):
+        scaled = [(r * (1 + factor * u)).to(problem.torch_dtype) for r in references]
+        verdict = check.compare(
+            outputs=scaled, references=references, problem=problem, is_baseline=True
+        )
+        assert (verdict.reason is None) == right
+
+
 def test_shape_and_dtype_are_part_of_it(case):
     problem, _, right = case
     assert "returned 64x95" in judge(case, [t[:, 1:] for t in right]).reason

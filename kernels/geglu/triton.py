@@ -1,102 +1,17 @@
 """h = act(gate) · up as one flat Triton kernel: three launches cover every shape and compile once.
 
-    flat      gate, up and h are walked as 1-D arrays, so odd widths waste nothing and n is no
-              constant of the kernel.
-    no mask   a full block takes a branch without masks, whose loads are 16 bytes a thread; only
-              the last block is masked.
-    one key   numel is an i64 that Triton doesn't specialise on: neither its value, its
-              divisibility by 16 nor its passing 2³¹ compiles anything anew. Offsets inside a
-              block stay 32-bit; the block's start, a scalar, is 64-bit.
-    fp32      everything is computed in fp32 and rounded once.
-
-Gelu-tanh is x·σ(2z), z = √(2/π)(x + 0.044715 x³), that is x / (1 + 2^(−2 log₂(e) z)): one exp2
-and one division, hidden under the memory traffic, where tanh is a longer sequence. It can't give
-NaN for finite x: where exp2 overflows, x/∞ is the right −0.
-
-Gelu-erf is relu(x) − |x|·erfc(|x|/√2)/2. In fp32, where an element is 12 bytes of traffic, the
-library's erf fits under it; of the 16-bit dtypes' 6 bytes it would take the SM's whole issue rate,
-so erfc comes from Abramowitz and Stegun 7.1.26, absolute error 1.5e-7 (a bf16 ulp at 1 is 8e-3).
+The kernel, which others share, and the argument for it are in kernels/_geglu.py.
 """
 
 import torch
 import triton
-import triton.language as tl
 
-from lab import device
 from lab.contender import Contender, Launch
-from lab.tile import Tile
 
 from .. import _triton
-
-_TANH_1 = tl.constexpr(-2.302208198144325)  # −2 log₂(e) √(2/π)
-_TANH_3 = tl.constexpr(-0.1029432395800635)  # the same times 0.044715
-_SILU = tl.constexpr(-1.4426950408889634)  # −log₂(e)
-_NORMAL = tl.constexpr(-0.7213475204444817)  # −log₂(e) / 2
-_SQRT_HALF = tl.constexpr(0.7071067811865476)
-_P_SQRT_HALF = tl.constexpr(0.2316418882663604)  # 0.3275911 √½
-
-
-@triton.jit
-def _half_erfc(z):
-    """erfc(z / √2) / 2 for z ≥ 0, by Abramowitz and Stegun 7.1.26."""
-    t = 1 / (z * _P_SQRT_HALF + 1)
-    series = 1.421413741 + t * (-1.453152027 + t * 1.061405429)
-    series = t * (0.254829592 + t * (-0.284496736 + t * series))
-    return 0.5 * series * tl.exp2(z * z * _NORMAL)
-
-
-@triton.jit
-def _gated(gate, up, ACTIVATION: tl.constexpr):
-    x = gate.to(tl.float32)
-    if ACTIVATION == "tanh":
-        act = x / (1 + tl.exp2(x * (x * x * _TANH_3 + _TANH_1)))
-    elif ACTIVATION == "silu":
-        act = x / (1 + tl.exp2(x * _SILU))
-    elif gate.dtype == tl.float32:
-        act = 0.5 * x * (1 + tl.erf(x * _SQRT_HALF))
-    else:
-        act = tl.maximum(x, 0.0) - tl.abs(x) * _half_erfc(tl.abs(x))
-    return (act * up.to(tl.float32)).to(gate.dtype)
-
-
-@triton.jit(do_not_specialize=["numel"])
-def _geglu(gate, up, h, numel: tl.int64, ACTIVATION: tl.constexpr, BLOCK: tl.constexpr):
-    start = tl.program_id(0).to(tl.int64) * BLOCK
-    at = tl.arange(0, BLOCK)
-    gate += start
-    up += start
-    h += start
-    if start + BLOCK <= numel:
-        tl.store(h + at, _gated(tl.load(gate + at), tl.load(up + at), ACTIVATION))
-    else:
-        live = at < numel - start
-        g = tl.load(gate + at, mask=live, other=0.0)
-        u = tl.load(up + at, mask=live, other=0.0)
-        tl.store(h + at, _gated(g, u, ACTIVATION), mask=live)
-
-
-# The launch set, smallest first. A block is 4 or 8 elements a thread.
-_LAUNCH_SET = (
-    Tile(block_n=256, warps=2),
-    Tile(block_n=512, warps=4),
-    Tile(block_n=1024, warps=4),
-)
-_THREADS_PER_SM = 2048
-
-
-def _tile(problem):
-    """The largest block that gives every SM one block, and from a full wave on the largest.
-
-    A small problem is latency: it wants every SM to have work. Where full occupancy with the
-    largest block leaves nothing idle, that block launches the fewest CTAs.
-    """
-    gpu = device.current()
-    sms = gpu.sms if gpu else 1
-    small, middle, large = _LAUNCH_SET
-    numel = problem.m * problem.n
-    if numel >= sms * large.block_n * (_THREADS_PER_SM // (32 * large.warps)):
-        return large
-    return middle if numel >= sms * middle.block_n else small
+from .._geglu import LAUNCH_SET as _LAUNCH_SET
+from .._geglu import _geglu, compiled
+from .._geglu import tile_for as _tile
 
 
 def prepare(problem, inputs, tile=None):
@@ -107,14 +22,11 @@ def prepare(problem, inputs, tile=None):
         _triton.require_fields(tile, ("block_n", "warps"))
         chosen = tile.filled(chosen)
 
-    def arguments(inputs, tile):
-        gate, up = inputs["gate"], inputs["up"]
-        h = torch.empty_like(gate)
-        return (gate, up, h, h.numel(), problem.activation, tile.block_n), h
-
     def bind(inputs):
         _triton.require_contiguous(inputs)
-        args, h = arguments(inputs, chosen)
+        gate, up = inputs["gate"], inputs["up"]
+        h = torch.empty_like(gate)
+        args = (gate, up, h, h.numel(), problem.activation, chosen.block_n)
         grid = (triton.cdiv(h.numel(), chosen.block_n),)
 
         def launch():
@@ -125,13 +37,7 @@ def prepare(problem, inputs, tile=None):
 
     if _triton.interpreted():
         return Launch(bind, chosen, "declared")
-    # The whole set at once: no later shape compiles.
-    kernels = _triton.compiled(
-        {
-            t: lambda t=t: _geglu.warmup(*arguments(inputs, t)[0], grid=(1,), num_warps=t.warps)
-            for t in dict.fromkeys((chosen, *_LAUNCH_SET))
-        }
-    )
+    kernels = compiled(problem.torch_dtype, problem.activation, (chosen,))
     return Launch(bind, chosen, "declared", _triton.resources(kernels[chosen]))
 
 
@@ -139,4 +45,4 @@ def tiles(problem):
     return list(_LAUNCH_SET)
 
 
-CONTENDER = Contender("triton", "geglu", prepare, tiles, files=("../_triton.py",))
+CONTENDER = Contender("triton", "geglu", prepare, tiles, files=("../_geglu.py", "../_triton.py"))
