@@ -55,7 +55,7 @@ from lab import stats
 MIN_SAMPLES = 30
 PRECISION = 0.005  # half-width of the median's interval, relative
 GPU_SECONDS = 20.0  # give up after
-CPU_SECONDS = 1.5
+CPU_SECONDS = 1.0
 MAX_SETS = 256
 REPLAY_US = 1000.0
 CPU_PER_VISIT = 2
