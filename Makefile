@@ -10,10 +10,10 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 endif
 
+comma := ,
 # Without nvcc on PATH, in CUDA_HOME or in /usr/local/cuda, its wheels are installed too.
 HAVE_NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 EXTRAS := test$(if $(HAVE_NVCC),,$(if $(filter Linux,$(shell uname -s)),$(comma)nvcc))
-comma := ,
 
 .PHONY: help sweep show doctor readme test check
 .DEFAULT_GOAL := help

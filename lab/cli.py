@@ -262,16 +262,14 @@ def show_(
     folder = run or record.latest()
     if not folder.exists() and (record.RUNS / folder).exists():
         folder = record.RUNS / folder
-    found = sorted(folder.glob("*.csv"))
-    names = [path.stem for path in found]
-    if not found:
+    names = record.experiments(folder)
+    if not names:
         raise BadRun(f"{folder}: no run's folder; `lab sweep` prints the path of each")
     for name in experiments or ():
         if name not in names:
             raise BadRun(f"{folder} has no experiment {name!r}; it has {', '.join(names)}")
-    rows = [
-        row for path in found if path.stem in (experiments or names) for row in record.read(path)
-    ]
+    chosen = [name for name in names if name in (experiments or names)]
+    rows = [row for name in chosen for row in record.read(folder / f"{name}.csv")]
     for name in contenders or ():
         if name not in {row.contender for row in rows}:
             have = ", ".join(sorted({row.contender for row in rows}))

@@ -11,7 +11,7 @@ import numpy as np
 from lab import device, kernel_names, stats
 from lab.contender import Launch, Resources
 from lab.problem import Problem
-from lab.record import Row, Sample
+from lab.record import Kernel, Row, Sample
 from lab.tile import Tile
 from lab.timing import Times, is_full
 from lab.trace import GpuEvent
@@ -114,6 +114,18 @@ def fill_ran(row: Row, events: list[GpuEvent], gpu: device.Device) -> None:
     if row.waves is None and row.tile and longest.block:
         resources = Resources(longest.regs, None, longest.smem_bytes, math.prod(longest.block))
         row.waves = waves(gpu, row.problem, Launch(None, Tile.parse(row.tile), None, resources))
+
+
+def kernels(name: str, events: list[GpuEvent]) -> list[Kernel]:
+    """The kernels of a contender that launches several, in order."""
+    found = [event for event in events if event.kind == "kernel"]
+    if len(found) < 2:
+        return []
+    tiles = [kernel_names.parse(event.name).tile() for event in found]
+    return [
+        Kernel(name, position, event.name, event.us, str(tile) if tile else None)
+        for position, (event, tile) in enumerate(zip(found, tiles, strict=True))
+    ]
 
 
 def _disagreement(known: Tile, named: Tile) -> str:

@@ -1,24 +1,21 @@
 """Rows, and the files they are kept in: the only writer of results/.
 
-A run's folder holds `run.json`, `<experiment>.csv` and `samples/<experiment>.csv.gz`. A problem's
-rows are written together in one flushed append; replacing them is atomic. results/README.md
-explains every column.
+A run's folder holds `run.json`, `<experiment>.csv`, `samples/<experiment>.csv.gz` and, where some
+contender launches several kernels, `<experiment>.kernels.csv`. A problem's rows are written
+together in one flushed append; replacing them is atomic. results/README.md explains every column.
 """
 
 import contextlib
-import csv
 import dataclasses
 import fcntl
-import gzip
-import io
 import json
 import os
-import tempfile
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab import files
 from lab.problem import Problem
 from lab.tile import Tile
 
@@ -137,6 +134,17 @@ class Sample:
     us: float
 
 
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of a contender that launches several: its place, name, µs and tile."""
+
+    contender: str
+    position: int
+    name: str
+    us: float
+    tile: str | None
+
+
 _PROBLEM = dataclasses.fields(Problem)
 _KEY = tuple(f.name for f in _PROBLEM)
 _TYPES = {
@@ -145,14 +153,16 @@ _TYPES = {
 }
 HEADER = tuple(_TYPES)
 SAMPLE_HEADER = _KEY + tuple(f.name for f in dataclasses.fields(Sample))
+KERNEL_HEADER = _KEY + tuple(f.name for f in dataclasses.fields(Kernel))
 
 
 class Table:
-    """One experiment's files in a run's folder: its CSV and its samples."""
+    """One experiment's files in a run's folder: its CSV, and beside it samples and kernels."""
 
     def __init__(self, run: Path, experiment: str):
         self.csv = run / f"{experiment}.csv"
         self.samples = run / "samples" / f"{experiment}.csv.gz"
+        self.kernels = run / f"{experiment}.kernels.csv"
 
     def rows(self) -> list[Row]:
         return read(self.csv) if self.csv.exists() else []
@@ -160,36 +170,52 @@ class Table:
     def repair(self) -> None:
         """Makes files that a crash cut in half whole again: call it once before writing.
 
-        What goes is the torn end, and samples whose rows were never written.
+        What goes is the torn end, and samples and kernels whose rows were never written.
         """
         if self.csv.exists() and not self.csv.read_bytes().endswith(b"\n"):
-            _replace(self.csv, _csv(_lines(self.csv)))
-        if self.samples.exists():
-            have = {_key(row.problem) for row in self.rows()}
-            lines = _gzip_lines(self.samples)
-            kept = [r for r in lines[1:] if tuple(r[: len(_KEY)]) in have]
-            _replace(self.samples, gzip.compress(_csv([SAMPLE_HEADER, *kept]), mtime=0))
+            files.replace(self.csv, files.read(self.csv))
+        have = {_key(row.problem) for row in self.rows()}
+        for path, header in self._details():
+            if lines := files.read(path):
+                kept = [line for line in lines[1:] if tuple(line[: len(_KEY)]) in have]
+                files.replace(path, [header, *kept])
 
-    def write(self, problem: Problem, rows: list[Row], samples: list[Sample]) -> None:
-        """Puts a problem's rows and samples in place of whatever the files hold of it.
+    def write(
+        self,
+        problem: Problem,
+        rows: list[Row],
+        samples: list[Sample] = (),
+        kernels: list[Kernel] = (),
+    ) -> None:
+        """Puts a problem's rows and their details in place of whatever the files hold of it.
 
         Raises:
             OSError: no permission, or the disk is full; rows already written are untouched.
         """
         key = _key(problem)
-        new_rows = [[_text(v) for v in dataclasses.astuple(row)] for row in rows]
-        new_samples = [[*key, *map(_text, dataclasses.astuple(s))] for s in samples]
-        self.samples.parent.mkdir(parents=True, exist_ok=True)
-        if any(row.problem == problem for row in self.rows()):
-            start = HEADER.index(_KEY[0])
-            rows_left = [r for r in _lines(self.csv) if tuple(r[start : start + len(key)]) != key]
-            lines = _gzip_lines(self.samples) or [SAMPLE_HEADER]
-            samples_left = [r for r in lines if tuple(r[: len(key)]) != key]
-            _replace(self.samples, gzip.compress(_csv(samples_left + new_samples), mtime=0))
-            _replace(self.csv, _csv(rows_left + new_rows))
+        again = any(row.problem == problem for row in self.rows())
+        for (path, header), details in zip(self._details(), (samples, kernels), strict=True):
+            new = [[*key, *map(_text, dataclasses.astuple(detail))] for detail in details]
+            if again and (lines := files.read(path)):
+                files.replace(path, [r for r in lines if tuple(r[: len(key)]) != key] + new)
+            elif new:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                files.append(path, header, new)
+        new = [[_text(value) for value in dataclasses.astuple(row)] for row in rows]
+        if again:
+            key_at = slice(HEADER.index(_KEY[0]), HEADER.index(_KEY[0]) + len(_KEY))
+            left = [line for line in files.read(self.csv) if tuple(line[key_at]) != key]
+            files.replace(self.csv, left + new)
         else:
-            _append(self.samples, SAMPLE_HEADER, new_samples, gzip.compress)
-            _append(self.csv, HEADER, new_rows)
+            files.append(self.csv, HEADER, new)
+
+    def _details(self):
+        return ((self.samples, SAMPLE_HEADER), (self.kernels, KERNEL_HEADER))
+
+
+def experiments(run: Path) -> list[str]:
+    """The names of the experiments that a run's folder holds."""
+    return sorted(p.stem for p in run.glob("*.csv") if not p.name.endswith(".kernels.csv"))
 
 
 def read(path: Path) -> list[Row]:
@@ -198,7 +224,7 @@ def read(path: Path) -> list[Row]:
     Raises:
         BadRun: the file isn't there or its header isn't ours.
     """
-    lines = _lines(path)
+    lines = files.read(path)
     if lines is None:
         raise BadRun(f"{path}: no such file; `lab sweep` makes one")
     if not lines:
@@ -252,7 +278,7 @@ def lock(run: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, value: dict) -> None:
-    _replace(path, (json.dumps(value, indent=1, sort_keys=False) + "\n").encode())
+    files.replace_bytes(path, (json.dumps(value, indent=1) + "\n").encode())
 
 
 def read_json(path: Path) -> dict:
@@ -287,57 +313,3 @@ def _value(name: str, text: str):
         return None
     kind = _TYPES[name]
     return text == "1" if kind is bool else kind(text)
-
-
-def _lines(path: Path) -> list[list[str]] | None:
-    """Whole lines of a CSV, or None where there is no file."""
-    try:
-        text = path.read_bytes().decode()
-    except FileNotFoundError:
-        return None
-    whole = text[: text.rfind("\n") + 1]
-    return list(csv.reader(io.StringIO(whole, newline="")))
-
-
-def _gzip_lines(path: Path) -> list[list[str]] | None:
-    """As `_lines`; a member that a crash cut in half ends the file."""
-    try:
-        with gzip.open(path, "rt", newline="") as file:
-            lines = []
-            with contextlib.suppress(EOFError, OSError):
-                lines.extend(csv.reader(file))
-            return lines
-    except FileNotFoundError:
-        return None
-
-
-def _csv(lines: Iterable[Iterable[str]]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue().encode()
-
-
-def _append(path: Path, header, lines, encode=lambda data: data) -> None:
-    with open(path, "ab") as file:
-        size = file.tell()
-        try:
-            file.write(encode(_csv(lines if size else [header, *lines])))
-            file.flush()
-            os.fsync(file.fileno())
-        except OSError:
-            os.truncate(path, size)  # a full disk leaves no half of a problem behind
-            raise
-
-
-def _replace(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -173,9 +173,10 @@ def sweep(
                     show(Progress(step, index, len(todo), name, stage))
 
                 rows, samples = desk.race(step, environment, on_journal)
+                kernels = []
                 if environment.gpu:
-                    desk.profile(step, rows, environment.gpu, on_journal)
-                tables[step.experiment].write(step.problem, rows, samples)
+                    kernels = desk.profile(step, rows, environment.gpu, on_journal)
+                tables[step.experiment].write(step.problem, rows, samples, kernels)
             _note_end(run, len(todo), time.monotonic() - started)
         finally:
             desk.close()
@@ -226,8 +227,11 @@ class _Desk:
         rows = {row.contender: row for row in outcome.rows} | failed
         return [rows[e.name] for e in step.entries], outcome.samples
 
-    def profile(self, step: Step, rows: list[Row], gpu: Device, on_journal) -> None:
-        """Fills in what ran, for the rows that were timed; the twin ran what the baseline did."""
+    def profile(self, step: Step, rows: list[Row], gpu: Device, on_journal):
+        """Fills in what ran, for the rows that were timed; gives the kernels of several.
+
+        The baseline's twin ran what the baseline did.
+        """
         timed = {row.contender: row for row in rows if row.status == "ok"}
         entries = tuple(
             dataclasses.replace(e, tile=row.tile and Tile.parse(row.tile))
@@ -246,6 +250,7 @@ class _Desk:
                 derive.fill_ran(row, events[name], gpu)
             elif name in why_not:
                 row.reason = f"what ran isn't known: {' '.join(why_not[name].split())}"
+        return [kernel for name in events for kernel in derive.kernels(name, events[name])]
 
     def close(self):
         for worker in self.workers.values():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import show
+from lab import record, show
 
 ROOT = Path(__file__).resolve().parent.parent
 ADHOC = ["sweep", "--op", "geglu", "--m", "8", "--n", "64"]
@@ -121,6 +121,20 @@ def test_show(lab, tmp_path):
     ):
         done = lab("show", run, *words)
         assert done.returncode == 2 and says in done.stderr, done.stderr
+
+
+def test_single_tiles_of_a_tunable_contender(lab, tmp_path):
+    run = tmp_path / "run"
+    tiles = ["--tile", "n512-w4", "--tile", "n2048", "--tile", "128x256x64"]
+    assert lab(*ADHOC, "--only", "triton", *tiles, "--out", run).returncode == 0
+    rows = {row.contender: row for row in record.read(run / "geglu.csv")}
+    names = [f"triton@{t}" for t in ("n512-w4", "n2048", "128x256x64")]
+    assert list(rows) == ["eager", "eager.aa", *names]
+    assert rows["triton@n512-w4"].status in ("ok", "verified")
+    assert rows["triton@n512-w4"].tile == "n512-w4"
+    assert rows["triton@n2048"].tile.startswith("n2048-w")  # what was left out is filled in
+    assert rows["triton@128x256x64"].status == "unsupported"
+    assert "has no block_m" in rows["triton@128x256x64"].reason
 
 
 def test_the_markers():

@@ -168,3 +168,12 @@ def test_nothing_launched_is_said():
     r = row()
     derive.fill_ran(r, [event("Memset (Device)", 1.0, "memset")], H200)
     assert (r.kernels, r.memops, r.kernel) == (0, 1, None)
+
+
+def test_several_kernels_are_listed_and_one_is_not():
+    memset = event("Memset (Device)", 1.0, "memset")
+    assert derive.kernels("cublas", [memset, event(NVJET)]) == []
+    first, second = derive.kernels("mlp", [event(NVJET), memset, event("tiny", 2.0)])
+    assert (first.position, first.name, first.us) == (0, NVJET, 10.0)
+    assert Tile.parse(first.tile).block_n == 256
+    assert (second.position, second.name, second.tile) == (1, "tiny", None)

@@ -30,7 +30,11 @@ def test_the_example_contender_runs(lab, tmp_path):
 
 
 def test_the_table_is_the_committed_runs():
-    rows = [row for path in sorted(REFERENCE.glob("*.csv")) for row in record.read(path)]
+    rows = [
+        row
+        for name in record.experiments(REFERENCE)
+        for row in record.read(REFERENCE / f"{name}.csv")
+    ]
     assert rows, "there is no committed run"
     assert show.put_between_markers(TEXT, show.markdown(rows)) == TEXT
 

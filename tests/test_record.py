@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from lab import record
+from lab import files, record
 from lab.problem import Problem
-from lab.record import HEADER, BadRun, Row, Sample, Table
+from lab.record import HEADER, BadRun, Kernel, Row, Sample, Table
 from lab.tile import Tile
 
 DESIGN = (  # the contract: the columns, in order
@@ -154,6 +154,25 @@ def test_a_full_disk_loses_nothing(table, tmp_path):
     assert done.stdout.startswith("refused"), done.stderr
     assert [r.n for r in table.rows()] == [8]
     assert table.csv.read_bytes().endswith(b"\n")
+
+
+def test_kernels_are_kept_where_there_are_several(table):
+    def kernels(us):
+        return [Kernel("eager", i, f"kernel<{i}, x>", us, None) for i in range(2)]
+
+    table.write(PROBLEMS[0], [row(PROBLEMS[0])])
+    assert not table.kernels.exists()
+    table.write(PROBLEMS[1], [row(PROBLEMS[1])], [sample()], kernels(2.0))
+    table.write(PROBLEMS[1], [row(PROBLEMS[1])], [sample()], kernels(3.0))
+    header, *lines_ = files.read(table.kernels)
+    assert header[-5:] == ["contender", "position", "name", "us", "tile"]
+    assert [line[-5:] for line in lines_] == [
+        ["eager", str(i), f"kernel<{i}, x>", "3", ""] for i in range(2)
+    ]
+    assert record.experiments(table.csv.parent) == ["e"]
+    table.csv.unlink()
+    table.repair()
+    assert len(files.read(table.kernels)) == 1
 
 
 def test_a_second_sweep_is_kept_out(tmp_path):

@@ -9,7 +9,7 @@ from lab.record import STATUSES
 from lab.runner import Choice
 
 RUN = Path(__file__).resolve().parent.parent / "results" / "reference" / "nvidia-h200"
-NAMES = sorted(path.stem for path in RUN.glob("*.csv"))
+NAMES = record.experiments(RUN)
 TILED = ("cublas", "cutlass", "cutlass_sm80", "triton", "liger")
 
 
