@@ -15,12 +15,13 @@ comma := ,
 HAVE_NVCC := $(or $(shell command -v nvcc),$(wildcard $(CUDA_HOME)/bin/nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 EXTRAS := test$(if $(HAVE_NVCC),,$(if $(filter Linux,$(shell uname -s)),$(comma)nvcc))
 
-.PHONY: help sweep show doctor readme test check
+.PHONY: help sweep show seed doctor readme test check
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make sweep   race every contender and record it   ARGS='linear_seed --only triton'"
 	@echo "make show    the newest run's winners             ARGS='--columns m,n,k,contender,us'"
+	@echo "make seed    what each step from nn.Linear to a fused MLP changes, guessed and checked"
 	@echo "make test    the tests"
 	@echo "make check   the linter and the tests"
 	@echo "make readme  put the committed run's winners into README.md"
@@ -31,6 +32,9 @@ sweep: $(READY)
 
 show: $(READY)
 	$(PYTHON) -m lab show $(ARGS)
+
+seed: $(READY)
+	$(PYTHON) -m lab guess seed_table --table --allow-surprises $(ARGS)
 
 doctor: $(READY)
 	$(PYTHON) -m lab doctor
