@@ -17,7 +17,17 @@ from rich.progress import (
 from rich.progress import Progress as Bar
 from tabulate import tabulate
 
-from lab import cli_guess, cli_name, cli_trace, contender, experiment, record, runner, show
+from lab import (
+    cli_churn,
+    cli_guess,
+    cli_name,
+    cli_trace,
+    contender,
+    experiment,
+    record,
+    runner,
+    show,
+)
 from lab import doctor as doctor_
 from lab.contender import BadContender
 from lab.experiment import BadExperiment
@@ -36,6 +46,7 @@ app = typer.Typer(
 
 app.command()(cli_name.name)
 app.command()(cli_guess.guess)
+app.command()(cli_churn.churn)
 app.add_typer(cli_trace.app, name="trace")
 
 _BAD_INPUT = (BadChoice, BadColumn, BadContender, BadExperiment, BadRun)

@@ -195,13 +195,13 @@ class Table:
         key = _key(problem)
         again = any(row.problem == problem for row in self.rows())
         for (path, header), details in zip(self._details(), (samples, kernels), strict=True):
-            new = [[*key, *map(_text, dataclasses.astuple(detail))] for detail in details]
+            new = [[*key, *map(text, dataclasses.astuple(detail))] for detail in details]
             if again and (lines := files.read(path)):
                 files.replace(path, [r for r in lines if tuple(r[: len(key)]) != key] + new)
             elif new:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 files.append(path, header, new)
-        new = [[_text(value) for value in dataclasses.astuple(row)] for row in rows]
+        new = [[text(value) for value in dataclasses.astuple(row)] for row in rows]
         if again:
             key_at = slice(HEADER.index(_KEY[0]), HEADER.index(_KEY[0]) + len(_KEY))
             left = [line for line in files.read(self.csv) if tuple(line[key_at]) != key]
@@ -295,10 +295,11 @@ def read_json(path: Path) -> dict:
 
 
 def _key(problem: Problem) -> tuple[str, ...]:
-    return tuple(_text(getattr(problem, name)) for name in _KEY)
+    return tuple(text(getattr(problem, name)) for name in _KEY)
 
 
-def _text(value) -> str:
+def text(value) -> str:
+    """A value as it stands in a cell; empty for None."""
     if value is None:
         return ""
     if isinstance(value, bool):
