@@ -108,11 +108,13 @@ class Stream:
     tokens: int = 32
     hidden: int = 16
     repeats: int = 6
+    dtype: str | None = None  # bf16 on a GPU, else fp32
 
     def requests(self, op: str, gpu: bool) -> list[Problem]:
         """In the order they come; smaller ones without a GPU."""
         rng = random.Random(f"{op} {self.seed}")
-        dtype, most, unit = ("bf16", 8192, 64) if gpu else ("fp32", 256, 16)
+        dtype = self.dtype or ("bf16" if gpu else "fp32")
+        most, unit = (8192, 64) if gpu else (256, 16)
         n, k = (3072, 768) if gpu else (256, 64)
 
         def problem(m, n, k):

@@ -1,11 +1,15 @@
 """`lab churn`: what changing shapes cost."""
 
+import shlex
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lab import record, runner
+from lab.problem import DTYPES
 
 
 def churn(
@@ -17,6 +21,9 @@ def churn(
     ] = None,
     tokens: Annotated[int, typer.Option(min=1, max=64, help="Distinct numbers of tokens.")] = 32,
     hidden: Annotated[int, typer.Option(min=0, max=32, help="Distinct hidden sizes.")] = 16,
+    dtype: Annotated[
+        str | None, typer.Option(help="bf16, fp16 or fp32; bf16 on a GPU, else fp32 if left out.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the stream.")] = 0,
     out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
 ) -> None:
@@ -35,6 +42,8 @@ def churn(
     for name in only or ():
         if name not in there:
             raise runner.BadChoice(f"no contender {name!r}; there are {', '.join(there)}")
+    if dtype not in (None, *DTYPES):
+        raise runner.BadChoice(f"no dtype {dtype!r}; there are {', '.join(DTYPES)}")
     folder = out or runner.new_run_folder()
     if (folder / "churn.csv").exists():
         raise record.BadRun(f"{folder} holds a churn.csv already; give another --out")
@@ -45,7 +54,10 @@ def churn(
         if name and told != (told := name):
             typer.echo(f"{name}: {problem}", err=True)
 
-    stream = churns.Stream(seed, tokens, hidden)
+    stream = churns.Stream(seed, tokens, hidden, dtype=dtype)
+    folder.mkdir(parents=True, exist_ok=True)
+    command = shlex.join(["lab", *sys.argv[1:]])
+    record.write_json(folder / "run.json", {"stream": asdict(stream), "command": command})
     rows, shapes = churns.run(chosen, stream, folder, only=tuple(only or ()), on_journal=tell)
     typer.echo(churns.text(rows, shapes))
     typer.echo(folder)

@@ -85,7 +85,7 @@ class Setup:
 
     `cpu_problem` stands in on a machine without a GPU. With `batch`, x is [batch, m / batch, k]
     instead of [m, k]. `note` says what no trace can show. `elsewhere` are the kernels of a run on
-    another machine in order, (name, µs or None): what differs is told, not judged.
+    another machine in order, (name, µs or None), and `there` says which: told, not judged.
 
     Raises:
         BadExpectation: no claims, contradictory ones, or a batch that doesn't divide m.
@@ -100,6 +100,7 @@ class Setup:
     batch: int | None = None
     note: str = ""
     elsewhere: tuple[tuple[str, float | None], ...] = ()
+    there: str = "elsewhere"
 
     def __post_init__(self):
         if not self.claims:
@@ -347,7 +348,7 @@ def in_order(*names: str) -> Claim:
         for name in names:
             if not any(is_named(found, name) for found in left):
                 return _decide(False, f"no {name} in its place", _chain(seen))
-        return _decide(True, " → ".join(names), ())
+        return _decide(True, "in order", ())
 
     asserts = {("op", name): (1, math.inf) for name in names}
     return Claim(f"in order {' → '.join(names)}", judge, gpu=False, asserts=asserts, names=names)
@@ -396,7 +397,7 @@ def compiled_once() -> Claim:
 
     def judge(seen, others):
         c = seen.counters
-        told = f"{c.graphs} graphs, {c.recompiles} recompiles, {c.breaks} graph breaks"
+        told = f"graphs {c.graphs}, recompiles {c.recompiles}, graph breaks {c.breaks}"
         lines = [told] if c.graphs else ["Dynamo compiled nothing: this contender doesn't use it"]
         return _decide((c.graphs, c.recompiles, c.breaks) == (1, 0, 0), told, lines)
 
@@ -458,7 +459,7 @@ def _chain(seen: Seen) -> list[str]:
     """What is there instead, each operator once."""
     names = list(dict.fromkeys(name for name in seen.ops if "::" in name or "fused" in name))
     rest = list(dict.fromkeys(name for name in seen.ops if name not in names))
-    return [f"there are {', '.join((names + rest)[:40])}"]
+    return [f"there are {', '.join((names + rest)[:40]) or 'no operators'}"]
 
 
 def _bits(value) -> str:

@@ -28,13 +28,18 @@ def write(report: Report, path: Path) -> None:
 
 
 def text(report: Report) -> str:
-    """Expectation, observation and verdict; below each miss its evidence."""
+    """Expectation, observation and verdict; below each setup the evidence of its misses."""
     parts = []
     for one in report.judged:
         lines = [f"{one.setup.name}: {one.problem} by {one.setup.contender}"]
+        if one.seen is None:
+            lines.append(f"  not traced: {one.reason}")
+            parts.append("\n".join(lines))
+            continue
         rows = [(finding.verdict, claim.text, finding.observed) for claim, finding in one.findings]
-        table = tabulate(rows, ("verdict", "expected", "observed"), maxcolwidths=[None, 50, 70])
-        lines += [f"  {line}" for line in table.splitlines()]
+        headers = ("verdict", "expected", "observed")
+        made = tabulate(rows, headers, maxcolwidths=[None, 50, 70], disable_numparse=True)
+        lines += [f"  {line}" for line in made.splitlines()]
         for claim, finding in one.findings:
             if finding.verdict == "missed":
                 lines += [f"  Missed: {claim.text}", *(f"    {e}" for e in finding.evidence)]
@@ -46,7 +51,7 @@ def text(report: Report) -> str:
 def table(report: Report) -> str:
     """A row for every setup: what changed, what stayed the same, with what was observed here.
 
-    Below it, what no trace shows and how the kernels differ from the run told elsewhere.
+    Below it, what no trace shows, and the kernels beside those of another machine.
     """
     rows, below = [], []
     for one in report.judged:
@@ -55,6 +60,8 @@ def table(report: Report) -> str:
             "\n".join(_cell(claim, found[id(claim)]) for claim in claims) or "—"
             for claims in (one.setup.changed, one.setup.same)
         ]
+        if one.seen is None:
+            cells = [f"not traced: {one.reason}", ""]
         rows.append((one.setup.name, *cells))
         notes = [one.setup.note] * bool(one.setup.note) + differences(one)
         below += [f"{one.setup.name}: {note}" for note in notes]
@@ -64,26 +71,28 @@ def table(report: Report) -> str:
 
 
 def differences(one: Judged) -> list[str]:
-    """How the kernels that ran differ from those that the setup says ran elsewhere."""
+    """The kernels that ran beside those that the setup tells of another machine."""
     if one.seen is None or not one.seen.trace.gpu or not one.setup.elsewhere:
         return []
-    here = one.seen.trace.kernels
-    there = one.setup.elsewhere
+    here, elsewhere, there = one.seen.trace.kernels, one.setup.elsewhere, one.setup.there
     lines = []
-    for number, (a, (b, us)) in enumerate(zip(here, there, strict=False), 1):
-        name = b if a.name.startswith(b.rstrip("…")) else f"{short(a.name, 80)} here, {b}"
-        lines.append(f"kernel {number}: {name} there; {a.us:.1f} µs" + f", there {us:g}" * bool(us))
-    if len(here) != len(there):
-        lines.append(f"{len(here)} kernels here, {len(there)} there")
+    for number, (a, (b, us)) in enumerate(zip(here, elsewhere, strict=False), 1):
+        told = "the same" if a.name.startswith(b.rstrip("…")) else b
+        told += f", {us:g} µs" if us else ""
+        lines.append(f"kernel {number}: {short(a.name, 80)}, {a.us:.1f} µs; {there} {told}")
+    if len(here) != len(elsewhere):
+        lines.append(f"{len(here)} kernels; {there} {len(elsewhere)}")
     memops = [event.name for event in one.seen.trace.memops]
     if memops:
         lines.append(
-            f"besides, {len(memops)} × {', '.join(dict.fromkeys(memops))} here, none there"
+            f"besides, {len(memops)} × {', '.join(dict.fromkeys(memops))}; {there} none is told of"
         )
     return lines
 
 
 def _cell(claim: Claim, finding: Finding) -> str:
-    if finding.verdict == "met":
-        return f"{claim.text} ({finding.observed})"
-    return f"{finding.verdict.upper()}: {claim.text} ({finding.observed})"
+    told = f"{claim.text} ({finding.observed})"
+    if finding.verdict != "met":
+        return f"{finding.verdict.upper()}: {told}"
+    plain = finding.observed == "none" or finding.observed in claim.text
+    return claim.text if plain else told

@@ -81,8 +81,23 @@ def test_bad_input(lab, tmp_path):
         (["conv"], "conv"),
         (["geglu", "--only", "nobody"], "no contender 'nobody'"),
         (["geglu", "--tokens", "0"], "--tokens"),
+        (["geglu", "--dtype", "int8"], "no dtype 'int8'"),
     ):
         done = lab("churn", *words, "--out", tmp_path / "run")
         assert done.returncode == 2 and says in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
     assert contenders("mlp")[0] == "eager"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_our_kernel_compiles_in_its_first_call_alone(lab, tmp_path, dtype):
+    words = ["geglu", "--dtype", dtype, "--only", "triton", "--only", "liger"]
+    done = lab("churn", *words, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    with open(tmp_path / "churn.csv") as file:
+        rows = {row["contender"]: row for row in csv.DictReader(file)}
+    assert {row["status"] for row in rows.values()} == {"ok"}, rows
+    assert int(rows["triton"]["kernels"]) > 0 and rows["triton"]["kernels_later"] == "0"
+    assert int(rows["liger"]["kernels_later"]) >= 16  # one for every new width
+    assert float(rows["triton"]["total_us"]) < float(rows["liger"]["total_us"])
