@@ -110,10 +110,10 @@ def why_not(tile: Tile, gpu=None) -> str | None:
         return "split_k needs the stream_k scheduler"
     if m % (128 if cooperative else 64):
         return f"{side_m} must be a multiple of {128 if cooperative else 64} when {tile.schedule}"
-    if n % 8 or n > 256:
-        return f"{side_n} must be a multiple of 8 and at most 256 (wgmma)"
-    if not tile.swap and n % 16:
-        return "block_n must be a multiple of 16, or nn's W has no shared-memory layout"
+    if n > 256:
+        return f"{side_n} is at most 256 (wgmma)"
+    if n % 16 and not (n == 8 and tile.swap and not cooperative):
+        return f"{side_n} must be a multiple of 16, or 8 when swapped and pingpong"
     if tile.block_k % 16:
         return "block_k must be a multiple of 16 (wgmma)"
     accumulators = m * n // (256 if cooperative else 128)

@@ -57,8 +57,9 @@ def _complete(tile: Tile) -> Tile:
     default = TILES[0]
     tile = tile.filled(replace(default, stages=3, warps=None, swizzle=None))
     if tile.warps is None:
-        area = tile.block_m * tile.block_n
-        tile = replace(tile, warps=8 if area > 128 * 128 else 4 if area > 32 * 64 else 2)
+        m, n = tile.block_m, tile.block_n
+        warps = 8 if max(m, n) > 128 else 4 if m * n > 32 * 64 else 2 if m * n > 32 * 32 else 1
+        tile = replace(tile, warps=warps)
     return tile
 
 
@@ -75,8 +76,8 @@ def why_not(tile: Tile, gpu=None) -> str | None:
     if any(size % 32 or size // 32 & (size // 32 - 1) for size in (tile.block_m, tile.block_n)):
         return "block_m and block_n must be 32 times a power of two"
     warp = (tile.block_m // along_m, tile.block_n // along_n)
-    if not all(16 <= size <= 64 for size in warp):
-        return f"each warp's part is from 16x16 to 64x64, not {warp[0]}x{warp[1]}"
+    if not (16 <= warp[0] <= 64 and 32 <= warp[1] <= 64):
+        return f"each warp's part is from 16x32 to 64x64, not {warp[0]}x{warp[1]}"
     if tile.block_k not in (32, 64):
         return f"block_k is 32 or 64, not {tile.block_k}"
     if tile.stages < 3:
