@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.problem import OPS, Problem
-from lab.tile import Tile
+from lab.tile import Space, Tile
 
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 ALIAS = "lab_kernels"
@@ -62,15 +62,23 @@ class Contender:
     """One kernel in the race.
 
     `prepare(problem, inputs, tile=None) -> Launch` compiles and tunes; it raises Unsupported
-    for what it cannot run. `tiles(problem)` lists the tiles of a tunable contender. `files` are
-    the further files that its code stands in, relative to its own: they count for staleness.
-    `baseline` is what the op's speedups are measured against; `slow` ones run only when asked.
+    for what it cannot run. `files` are the further files that its code stands in, relative to its
+    own: they count for staleness. `baseline` is what the op's speedups are measured against;
+    `slow` ones run only when asked.
+
+    A tunable contender also has `tiles(problem)`, those it races by itself; `space`, those a
+    tuner may try; and `compile(problem, tiles, gpu)`, which builds tiles for a GPU that need not
+    be there (a device.Device, None for the one the kernel was written for). It gives one answer
+    per tile, in their order: a Launch with `bind=None`, whose tile has every field known, or the
+    Unsupported that says why there is none.
     """
 
     name: str
     op: str
     prepare: Callable[..., Launch]
     tiles: Callable[[Problem], list[Tile]] | None = None
+    space: Space | None = None
+    compile: Callable[..., list[Launch | Unsupported]] | None = None
     files: tuple[str, ...] = ()
     baseline: bool = False
     slow: bool = False

@@ -7,8 +7,8 @@ kernel doesn't have, or that can't be known, is None: nothing is guessed.
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 SCHEDULES = ("pingpong", "cooperative", "warp_specialized", "multistage")
 SCHEDULERS = ("persistent", "stream_k")
@@ -145,22 +145,50 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Space:
-    """A product of axes and one predicate that says why a tile can't be used.
+class Rejection:
+    """Why a tile is not worth a build.
 
-    `axes` maps Tile fields to their values; `why_not(tile, problem)` returns a one-line reason
-    or None. The order of `tiles` is the product's: the last axis varies fastest.
+    `kind` is invalid where it can't be built or can't run, pruned where it could run but won't
+    win.
+    """
+
+    kind: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Space:
+    """A product of axes and one predicate that says why a tile of it can't be used.
+
+    `axes` maps Tile fields to their values; every tile of their product is a build of its own.
+    `launch_axes` are fields that are arguments of a launch; their first values are the defaults.
+    `why_not(tile, problem, gpu)` returns a Rejection or None for either; `gpu` is a
+    device.Device, None for the one the kernel was written for.
     """
 
     axes: Mapping[str, Sequence]
-    why_not: Callable[[Tile, object], str | None]
+    why_not: Callable[[Tile, object, object], Rejection | None]
+    launch_axes: Mapping[str, Sequence] = field(default_factory=dict)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Tile]:
+        """The builds, in the product's order: the last axis varies fastest."""
         for values in itertools.product(*self.axes.values()):
             yield Tile(**dict(zip(self.axes, values, strict=True)))
 
-    def tiles(self, problem) -> list[Tile]:
-        return [tile for tile in self if self.why_not(tile, problem) is None]
+    def tiles(self, problem, gpu=None) -> list[Tile]:
+        return [tile for tile in self if self.why_not(tile, problem, gpu) is None]
 
-    def rejected(self, problem) -> list[tuple[Tile, str]]:
-        return [(tile, why) for tile in self if (why := self.why_not(tile, problem))]
+    def rejected(self, problem, gpu=None) -> list[tuple[Tile, Rejection]]:
+        return [(tile, why) for tile in self if (why := self.why_not(tile, problem, gpu))]
+
+    def launches(self, tile: Tile, problem, gpu=None) -> list[Tile]:
+        """A build with each of its launch arguments that are worth a try, the defaults first."""
+        found = []
+        for values in itertools.product(*self.launch_axes.values()):
+            launch = replace(tile, **dict(zip(self.launch_axes, values, strict=True)))
+            if self.why_not(launch, problem, gpu) is None:
+                found.append(launch)
+        return found

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.tile import RASTERS, SCHEDULERS, SCHEDULES, Space, Tile
+from lab.tile import RASTERS, SCHEDULERS, SCHEDULES, Rejection, Space, Tile
 
 sizes = st.none() | st.integers(1, 4096)
 tiles = st.builds(
@@ -82,10 +82,18 @@ def test_covers_and_filled():
 
 
 def test_space_gives_each_rejection_its_reason():
-    def why_not(tile, limit):
-        return f"more than {limit}" if tile.block_m * tile.block_n > limit else None
+    def why_not(tile, limit, gpu):
+        if tile.block_m * tile.block_n > limit:
+            return Rejection("invalid", f"more than {limit}")
+        return Rejection("pruned", "slow") if tile.swizzle == 8 else None
 
-    space = Space({"block_m": (64, 128), "block_n": (64, 256)}, why_not)
+    axes = {"block_m": (64, 128), "block_n": (64, 256)}
+    space = Space(axes, why_not, {"raster": ("along_m", "along_n"), "swizzle": (1, 8)})
     assert len(list(space)) == 4
     assert space.tiles(10_000) == [Tile(64, 64), Tile(128, 64)]
-    assert [why for _, why in space.rejected(10_000)] == ["more than 10000"] * 2
+    assert [str(why) for _, why in space.rejected(10_000)] == ["invalid: more than 10000"] * 2
+    assert space.launches(Tile(64, 64), 10_000) == [
+        Tile(64, 64, raster="along_m", swizzle=1),
+        Tile(64, 64, raster="along_n", swizzle=1),
+    ]
+    assert Space(axes, why_not).launches(Tile(64, 64), 10_000) == [Tile(64, 64)]

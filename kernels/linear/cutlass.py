@@ -21,13 +21,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab.contender import Contender
-from lab.tile import Tile
+from lab.tile import Rejection, Space, Tile
 
 from . import _cutlass
 
 _SMEM = 232_448  # bytes a Hopper CTA can have
 _WARPS = 12  # a producer warpgroup and two that multiply
-_MAX_ACCUMULATORS = 256  # per thread; from about 200 on they spill
+_SMS = 132  # of an H100 or H200 module: the target where no GPU is given
+_MAX_ACCUMULATORS = 256  # per thread
+_UNSPILT_ACCUMULATORS = 208
+_SWAPPED_ROWS = 512
+_SWIZZLED_CTAS = {2: 2, 4: 3, 8: 6}  # along the shorter side, or CUTLASS takes a lower swizzle
 
 
 def _declared(*texts: str) -> tuple[Tile, ...]:
@@ -97,6 +101,12 @@ def _smem(tile: Tile, stages: int) -> int:
     return 2 * (stages * (m + n) * tile.block_k + 2 * rows * columns)
 
 
+def _stages(tile: Tile) -> int:
+    """The stages asked for, or as many as shared memory holds."""
+    one = _smem(tile, 1) - _smem(tile, 0)
+    return tile.stages or (_SMEM - _smem(tile, 0)) // one
+
+
 def why_not(tile: Tile, gpu=None) -> str | None:
     """Why this complete tile can't be built, or None. The rules are CUTLASS' and Hopper's."""
     m, n, cluster_m, cluster_n = _launched(tile)
@@ -123,8 +133,8 @@ def why_not(tile: Tile, gpu=None) -> str | None:
         return f"cluster {tile.cluster} must have powers of two and at most 8 CTAs"
     if n % (8 * cluster_m) or m % (8 * cluster_n):
         return f"cluster {tile.cluster} must cut the blocks it shares into multiples of 8 rows"
-    stages = tile.stages or 2
-    if stages < 2:
+    stages = max(2, _stages(tile))
+    if tile.stages == 1:
         return "at least 2 stages"
     if (smem := _smem(tile, stages)) > _SMEM:
         return f"{stages} stages need {smem} bytes of shared memory; a CTA has {_SMEM}"
@@ -135,6 +145,72 @@ def why_not(tile: Tile, gpu=None) -> str | None:
     if tile.epilogue:
         return "this kernel's epilogue can't be chosen"
     return None
+
+
+def _pruned(tile: Tile, problem, sms: int) -> str | None:
+    """Why this tile won't win on this problem, or None."""
+    m, n, *_ = _launched(tile)
+    cooperative = tile.schedule == "cooperative"
+    if (accumulators := m * n // (256 if cooperative else 128)) > _UNSPILT_ACCUMULATORS:
+        return f"{accumulators} accumulators a thread would spill"
+    if _stages(tile) < 3:
+        return f"{_stages(tile)} stages don't hide the loads"
+    if tile.block_k < 64 < problem.k:
+        return "rows of less than 128 bytes waste half of a TMA load's swizzle"
+    if tile.swap and problem.m > _SWAPPED_ROWS:
+        return f"operands are swapped for few rows: at most {_SWAPPED_ROWS}"
+    rows, columns = (_ceil(problem.m, 8), _ceil(problem.n, 8))
+    padded = _ceil(problem.m, tile.block_m) * _ceil(problem.n, tile.block_n)
+    if padded > 2 * rows * columns:
+        return f"{padded / (rows * columns):.1f} times the outputs: more than half is padding"
+    along_m, along_n = -(-problem.m // tile.block_m), -(-problem.n // tile.block_n)
+    cluster_m, cluster_n = map(int, tile.cluster.split("x"))
+    if cluster_m > along_m or cluster_n > along_n:
+        return f"a cluster of {tile.cluster} is longer than {along_m}x{along_n} blocks"
+    ctas, steps = along_m * along_n, -(-problem.k // tile.block_k)
+    if ctas > 8 * sms and m * n < 128 * 128:
+        return f"{ctas} small blocks on {sms} SMs: larger ones load less"
+    if tile.scheduler == "persistent" and 4 * ctas < sms and (m, n) > (64, 32):
+        return f"{ctas} blocks leave most of {sms} SMs idle"
+    if tile.scheduler == "stream_k" and ctas > 4 * sms:
+        return f"{ctas} blocks on {sms} SMs leave no tail worth dealing out"
+    if tile.split_k and (ctas * tile.split_k > 2 * sms or steps < 3 * tile.split_k):
+        return f"{tile.split_k} parts of {ctas} blocks and {steps} steps are too many"
+    if (tile.swizzle or 1) > 1 and min(along_m, along_n) < _SWIZZLED_CTAS[tile.swizzle]:
+        return f"swizzle {tile.swizzle} comes to less on {along_m}x{along_n} blocks"
+    return None
+
+
+def _ceil(size: int, block: int) -> int:
+    return -(-size // block) * block
+
+
+def _reject(tile: Tile, problem, gpu=None) -> Rejection | None:
+    if reason := why_not(tile, gpu):
+        return Rejection("invalid", reason)
+    if reason := _pruned(tile, problem, gpu.sms if gpu else _SMS):
+        return Rejection("pruned", reason)
+    return None
+
+
+SPACE = Space(
+    {
+        "block_m": (8, 16, 32, 64, 96, 128, 192, 256),
+        "block_n": (8, *range(16, 257, 16)),
+        "block_k": (32, 64, 128),
+        "warps": (_WARPS,),
+        "cluster": ("1x1", "2x1", "1x2", "2x2", "4x1", "1x4"),
+        "schedule": ("pingpong", "cooperative"),
+        "scheduler": ("persistent", "stream_k"),
+        "swap": (None, True),
+    },
+    _reject,
+    {
+        "split_k": (None, 2, 3, 4, 6, 8),
+        "raster": ("heuristic", "along_m", "along_n"),
+        "swizzle": (1, 2, 4, 8),
+    },
+)
 
 
 def _why_not_on(gpu) -> str | None:
@@ -190,6 +266,7 @@ CONTENDER = Contender(
     "linear",
     functools.partial(_cutlass.prepare, FAMILY),
     tiles=tiles,
+    space=SPACE,
     files=(
         "cutlass_sm90.cu",
         "_cutlass.cuh",

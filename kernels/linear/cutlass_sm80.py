@@ -15,11 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab.contender import Contender
-from lab.tile import Tile
+from lab.tile import Rejection, Space, Tile
 
 from . import _cutlass
 
 _SMEM = 166_912  # bytes an A100's CTA can have: the target where there is no GPU
+_SMS = 108  # of an A100
 _WARP_GRIDS = {1: (1, 1), 2: (1, 2), 4: (2, 2), 8: (4, 2)}
 
 
@@ -93,6 +94,46 @@ def why_not(tile: Tile, gpu=None) -> str | None:
     return None
 
 
+def _pruned(tile: Tile, problem, sms: int) -> str | None:
+    """Why this tile won't win on this problem, or None."""
+    along_m, along_n = -(-problem.m // tile.block_m), -(-problem.n // tile.block_n)
+    ctas, area = along_m * along_n, tile.block_m * tile.block_n
+    padded = ctas * area
+    least = -(-problem.m // 32) * -(-problem.n // 32) * 32 * 32
+    if padded > 2 * least:
+        return f"{padded / least:.1f} times the outputs: more than half is padding"
+    if ctas > 8 * sms and area < 128 * 128:
+        return f"{ctas} small blocks on {sms} SMs: larger ones load less"
+    if 4 * ctas < sms and area > 32 * 64:
+        return f"{ctas} blocks leave most of {sms} SMs idle"
+    if (tile.swizzle or 1) > 1 and along_n < tile.swizzle:
+        return f"swizzle {tile.swizzle} comes to less on {along_n} columns of blocks"
+    return None
+
+
+def _reject(tile: Tile, problem, gpu=None) -> Rejection | None:
+    if reason := why_not(tile, gpu):
+        return Rejection("invalid", reason)
+    if reason := _pruned(tile, problem, gpu.sms if gpu else _SMS):
+        return Rejection("pruned", reason)
+    return None
+
+
+SPACE = Space(
+    {
+        "block_m": (32, 64, 128, 256),
+        "block_n": (32, 64, 128, 256),
+        "block_k": (32, 64),
+        "stages": (3, 4, 5, 6),
+        "warps": (1, 2, 4, 8),
+        "schedule": ("multistage",),
+        "raster": ("along_m",),
+    },
+    _reject,
+    {"swizzle": (1, 2, 4, 8)},
+)
+
+
 def _why_not_on(gpu) -> str | None:
     if gpu.capability >= (8, 0):
         return None
@@ -134,6 +175,7 @@ CONTENDER = Contender(
     "linear",
     functools.partial(_cutlass.prepare, FAMILY),
     tiles=tiles,
+    space=SPACE,
     files=(
         "cutlass_sm80.cu",
         "_cutlass.cuh",

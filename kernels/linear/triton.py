@@ -26,7 +26,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from lab import device
 from lab.contender import Contender, Launch, Unsupported
 from lab.problem import ITEMSIZE
-from lab.tile import Space
+from lab.tile import Rejection, Space
 
 from .. import _screen, _triton
 
@@ -104,18 +104,36 @@ def _linear(
             _finish(y, b, acc, row, col, m, n, BLOCK_M, BLOCK_N, STORE_TMA)
 
 
-def _why_not(tile, problem):
-    gpu = device.current()
-    smem = gpu.smem_per_block if gpu else 227 * 1024  # without a GPU an H200 is meant
+_SMEM = 227 * 1024  # of a CTA where no GPU is given: an H200 is meant
+
+
+def _refused(tile):
+    """Why the kernel can't be written with this tile, or None."""
+    if tile.epilogue not in (None, "subtile"):
+        return f"the epilogue is subtile or none, not {tile.epilogue}"
+    if min(tile.block_m, tile.block_n, tile.block_k) < 16:
+        return "tl.dot takes blocks of 16 and more"
+    return None
+
+
+def _too_large(tile, problem, gpu):
+    """Why the tile doesn't fit a CTA of `gpu`, by Triton's way of using shared memory, or None."""
+    smem = gpu.smem_per_block if gpu else _SMEM
     size = ITEMSIZE[problem.dtype]
     outputs = tile.block_m * tile.block_n
     ring = tile.stages * (tile.block_m + tile.block_n) * tile.block_k * size
     staged = outputs * size // (2 if tile.epilogue else 1)
+    if ring + staged > smem:
+        return f"needs {ring + staged} bytes of shared memory of {smem}"
+    return None
+
+
+def _pruned(tile, problem, gpu):
+    """Why the tile won't win, or None."""
+    outputs = tile.block_m * tile.block_n
     thin = tile.block_m <= 32
     depth = 32 if gpu and gpu.capability < (9, 0) else 64
     rows = triton.next_power_of_2(problem.m)
-    if ring + staged > smem:
-        return f"needs {ring + staged} bytes of shared memory of {smem}"
     if outputs > 128 * 32 * tile.warps:
         return "more than 128 accumulators a thread spill"
     if tile.warps == 8 and outputs < 32 * 32 * tile.warps:
@@ -131,6 +149,14 @@ def _why_not(tile, problem):
         return f"block_m doesn't suit {problem.m} rows"
     if tile.block_n > max(32, triton.next_power_of_2(problem.n)):
         return f"block_n is wider than {problem.n} columns"
+    return None
+
+
+def _why_not(tile, problem, gpu):
+    if reason := _refused(tile) or _too_large(tile, problem, gpu):
+        return Rejection("invalid", reason)
+    if reason := _pruned(tile, problem, gpu):
+        return Rejection("pruned", reason)
     return None
 
 
@@ -153,13 +179,12 @@ _MAX_SIZE = 2**31 - 1024  # the last tile may reach past the edge
 _INTERPRETED_CTAS = 2  # any number is right; more than one shows that the tiles are shared out
 
 
-def _cost(tile, problem):
+def _cost(tile, problem, gpu):
     """A coarse model of a tile's time, to rank candidates and no more.
 
     Waves of tiles, each the longer of its multiply-adds and its operand traffic (an SM multiplies
     and adds about 64 times in the time it fetches an element), and a constant for its ends.
     """
-    gpu = device.current()
     waves = math.ceil(
         math.ceil(problem.m / tile.block_m)
         * math.ceil(problem.n / tile.block_n)
@@ -172,10 +197,11 @@ def _cost(tile, problem):
 
 def _ranked(problem):
     """The space's tiles, best guess first; of those that differ in stages alone, the deepest."""
+    gpu = device.current()
     deepest = {}
-    for tile in SPACE.tiles(problem):  # stages ascend within the product
+    for tile in SPACE.tiles(problem, gpu):  # stages ascend within the product
         deepest[tile.block_m, tile.block_n, tile.block_k, tile.warps, tile.epilogue] = tile
-    return sorted(deepest.values(), key=lambda tile: _cost(tile, problem))
+    return sorted(deepest.values(), key=lambda tile: _cost(tile, problem, gpu))
 
 
 def _tma(problem, inputs):
@@ -254,13 +280,11 @@ def prepare(problem, inputs, tile=None):
     candidates, tile_from = ranked[:_MAX_CANDIDATES], "autotuned"
     if tile is not None:
         _triton.require_fields(tile, _FIELDS)
-        if tile.epilogue not in SPACE.axes["epilogue"]:
-            raise Unsupported(f"{tile}: the epilogue is subtile or none, not {tile.epilogue}")
         # No epilogue in a tile means none, so that one is never filled in.
         like = [t for t in ranked if t.epilogue == tile.epilogue and tile.covers(t)]
         chosen = tile.filled(like[0] if like else replace(ranked[0], epilogue=None))
-        if min(chosen.block_m, chosen.block_n, chosen.block_k) < 16:
-            raise Unsupported(f"{tile}: tl.dot takes blocks of 16 and more")
+        if reason := _refused(chosen):
+            raise Unsupported(f"{tile}: {reason}")
         candidates, tile_from = [chosen], "declared"
 
     if _triton.interpreted():
@@ -285,5 +309,10 @@ def prepare(problem, inputs, tile=None):
 
 
 CONTENDER = Contender(
-    "triton", "linear", prepare, SPACE.tiles, files=("../_triton.py", "../_screen.py")
+    "triton",
+    "linear",
+    prepare,
+    tiles=SPACE.tiles,
+    space=SPACE,
+    files=("../_triton.py", "../_screen.py"),
 )
