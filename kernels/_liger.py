@@ -10,11 +10,11 @@ rounded before it is multiplied.
 """
 
 import importlib
-import importlib.metadata
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lab import device
 from lab.contender import Inputs, Unsupported
 from lab.device import Device
 from lab.problem import Problem
@@ -22,7 +22,6 @@ from lab.tile import Tile
 
 from . import _triton
 
-_REPOSITORY = "kernels-community/liger-kernels"
 _FORWARD = {"tanh": ("geglu", "geglu_forward"), "silu": ("swiglu", "swiglu_forward")}
 _MAX_COLUMNS = 65536  # Liger's limit on its block
 
@@ -62,36 +61,24 @@ def require_contiguous(inputs: Inputs) -> None:
 
 def _found(module: str, name: str) -> tuple[Callable, Callable, str]:
     """(forward, calculate_settings, where they come from)."""
-    named = f"{_REPOSITORY}=" in os.environ.get("LOCAL_KERNELS", "")
+    source = device.liger_source()
+    if source is None:
+        raise Unsupported("liger-kernel is missing: pip install liger-kernel")
     try:
-        return _from_hub(module, name) if named else _from_package(module, name)
-    except ImportError as error:
-        missing = error
-    if not named and _version("kernels"):
-        try:
-            return _from_hub(module, name)
-        except (ImportError, OSError, ValueError) as error:  # not in its cache
-            missing = error
-    line = " ".join(str(missing).split())
-    raise Unsupported(f"liger-kernel can't be imported ({line}): pip install liger-kernel")
+        if source.startswith(device.LIGER_ON_HUB):
+            return *_from_hub(module, name), source
+        return *_from_package(module, name), source
+    except (ImportError, OSError, ValueError) as error:  # ValueError: not in the hub's cache
+        why = f"{source} can't be imported ({' '.join(str(error).split())})"
+        raise Unsupported(f"{why}: pip install liger-kernel") from None
 
 
 def _from_package(module: str, name: str):
     ops = importlib.import_module(f"liger_kernel.ops.{module}")
-    utils = importlib.import_module("liger_kernel.ops.utils")
-    source = f"liger-kernel {_version('liger-kernel')}"
-    return getattr(ops, name), utils.calculate_settings, source
+    return getattr(ops, name), importlib.import_module("liger_kernel.ops.utils").calculate_settings
 
 
 def _from_hub(module: str, name: str):
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when huggingface_hub is imported
-    hub = importlib.import_module("kernels").get_kernel(_REPOSITORY, version=1)
-    source = f"{_REPOSITORY} by kernels {_version('kernels')}"
-    return getattr(getattr(hub, module), name), hub.utils.calculate_settings, source
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    hub = importlib.import_module("kernels").get_kernel(device.LIGER_ON_HUB, version=1)
+    return getattr(getattr(hub, module), name), hub.utils.calculate_settings

@@ -142,6 +142,19 @@ class Stream:
         return order
 
 
+def environment(out: Path) -> dict:
+    """What run.json says of this machine, asked in a process of its own.
+
+    Raises:
+        Died: that process can't start.
+    """
+    worker = Worker(out / "worker.log")
+    try:
+        return {"facts": worker.call(_facts, limit=60, on_journal=lambda *_: None)}
+    finally:
+        worker.close()
+
+
 def contenders(op: str) -> tuple[str, ...]:
     return ("eager", *DYNAMIC, *HANDWRITTEN[op])
 
@@ -220,6 +233,11 @@ def text(rows: list[Row], shape_rows: list[ShapeRow]) -> str:
 
 
 # In the child
+
+
+def _facts(*, journal: Callable[[str, str], None]) -> dict:
+    journal("", "start")
+    return device.describe()
 
 
 def ride(

@@ -1,7 +1,6 @@
 """`lab churn`: what changing shapes cost."""
 
-import shlex
-import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -56,8 +55,10 @@ def churn(
 
     stream = churns.Stream(seed, tokens, hidden, dtype=dtype)
     folder.mkdir(parents=True, exist_ok=True)
-    command = shlex.join(["lab", *sys.argv[1:]])
-    record.write_json(folder / "run.json", {"stream": asdict(stream), "command": command})
-    rows, shapes = churns.run(chosen, stream, folder, only=tuple(only or ()), on_journal=tell)
+    with record.lock(folder):
+        runner.note_start(folder, churns.environment(folder) | {"stream": asdict(stream)})
+        started = time.monotonic()
+        rows, shapes = churns.run(chosen, stream, folder, only=tuple(only or ()), on_journal=tell)
+        runner.note_end(folder, seconds=round(time.monotonic() - started, 1))
     typer.echo(churns.text(rows, shapes))
     typer.echo(folder)

@@ -1,7 +1,5 @@
 """`lab guess`: what a trace should hold, said first, against what it does hold."""
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -53,10 +51,11 @@ def guess(
             report = guesses.check_traces(chosen, trace, setup or [])
         else:
             folder = out or runner.new_run_folder()
-            report = guesses.run(chosen, folder, tell)
-            guess_show.write(report, folder / "expectations.csv")
-            command = shlex.join(["lab", *sys.argv[1:]])
-            record.write_json(folder / "run.json", {"facts": report.facts, "command": command})
+            folder.mkdir(parents=True, exist_ok=True)
+            with record.lock(folder):
+                report = guesses.run(chosen, folder, tell)
+                guess_show.write(report, folder / "expectations.csv")
+                runner.note_start(folder, {"facts": report.facts})
     except (BadExpectation, BadTrace, Died) as error:
         typer.echo(f"lab: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(2) from None

@@ -6,10 +6,13 @@ no CUDA context.
 
 import functools
 import importlib.metadata
+import os
 import platform
 import statistics
 import time
 from dataclasses import dataclass
+
+LIGER_ON_HUB = "kernels-community/liger-kernels"
 
 
 @dataclass(frozen=True)
@@ -70,12 +73,23 @@ def describe() -> dict:
         "torch": torch.__version__,
         "triton": _version("triton"),
         "cutlass": _version("nvidia-cutlass"),
+        "liger": liger_source(),
         "cuda": torch.version.cuda,
         "python": platform.python_version(),
     }
     if gpu:
         facts |= Monitor().limits()
     return facts
+
+
+def liger_source() -> str | None:
+    """Whose Liger kernels run: those of the `kernels` package where LOCAL_KERNELS names a folder
+    for them, else liger-kernel's, else those in the cache of `kernels`; None for nobody's."""
+    package, hub = _version("liger-kernel"), _version("kernels")
+    named = f"{LIGER_ON_HUB}=" in os.environ.get("LOCAL_KERNELS", "")
+    if hub and (named or not package):
+        return f"{LIGER_ON_HUB} by kernels {hub}"
+    return package and f"liger-kernel {package}"
 
 
 def peaks() -> tuple[float, float]:

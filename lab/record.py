@@ -262,7 +262,7 @@ def point_latest(run: Path) -> None:
 
 @contextlib.contextmanager
 def lock(run: Path) -> Iterator[None]:
-    """Holds the run's folder against a second sweep.
+    """Holds the run's folder against a second command that would write there.
 
     Raises:
         BadRun: another process holds it.
@@ -272,7 +272,7 @@ def lock(run: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BadRun(
-                f"{run}: another sweep is writing here; wait for it, or give --out another folder"
+                f"{run}: another command is writing here; wait for it, or give --out another folder"
             ) from None
         yield
 

@@ -160,7 +160,7 @@ def sweep(
         try:
             environment = desk.environment()
             steps = steps_of(environment.gpu is not None)
-            _note_start(run, environment, options)
+            note_start(run, dataclasses.asdict(environment) | {"options": options})
             tables = {s.experiment: Table(run, s.experiment) for s in steps}
             for table in tables.values():
                 table.repair()
@@ -177,7 +177,8 @@ def sweep(
                 if environment.gpu:
                     kernels = desk.profile(step, rows, environment.gpu, on_journal)
                 tables[step.experiment].write(step.problem, rows, samples, kernels)
-            _note_end(run, len(todo), time.monotonic() - started)
+            seconds = round(time.monotonic() - started, 1)
+            note_end(run, problems=len(todo), seconds=seconds)
         finally:
             desk.close()
     planned = {(s.experiment, s.problem) for s in steps}
@@ -202,7 +203,7 @@ class _Desk:
 
     def environment(self) -> Environment:
         return self.call(
-            "times", arena.measure_environment, self.run_id, _commit(), on_journal=lambda *_: None
+            "times", arena.measure_environment, self.run_id, commit(), on_journal=lambda *_: None
         )
 
     def race(self, step: Step, environment: Environment, on_journal):
@@ -336,28 +337,33 @@ def _fresh(step: Step, rows: list[Row], facts: dict) -> bool:
     )
 
 
-def _note_start(run: Path, environment: Environment, options: dict) -> None:
-    """Adds this command to run.json; the facts are those of the latest."""
+def note_start(run: Path, known: dict) -> None:
+    """Adds this command to the run.json of `run`; what is `known` now replaces what was there.
+
+    Raises:
+        BadRun: the file that is there can't be read.
+        OSError: the folder can't be written.
+    """
     path = run / "run.json"
-    commands = record.read_json(path)["commands"] if path.exists() else []
+    noted = record.read_json(path) if path.exists() else {}
     command = {
         "command": shlex.join(["lab", *sys.argv[1:]]),
+        "commit": commit(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    record.write_json(
-        path,
-        dataclasses.asdict(environment) | {"options": options, "commands": [*commands, command]},
-    )
+    commands = [*noted.pop("commands", []), command]
+    record.write_json(path, noted | known | {"commands": commands})
 
 
-def _note_end(run: Path, problems: int, seconds: float) -> None:
+def note_end(run: Path, **figures) -> None:
+    """Adds figures to what run.json holds of this command."""
     path = run / "run.json"
     noted = record.read_json(path)
-    noted["commands"][-1] |= {"problems": problems, "seconds": round(seconds, 1)}
+    noted["commands"][-1] |= figures
     record.write_json(path, noted)
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """The commit by $LAB_COMMIT or git, with -dirty when the code differs from it."""
     if os.environ.get("LAB_COMMIT"):
         return os.environ["LAB_COMMIT"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab import expect, guess, guess_show
+from lab import expect, guess, guess_show, record
 from lab.expect import BadExpectation, Setup
 from lab.experiment import Experiment
 from lab.problem import Problem
@@ -232,9 +232,11 @@ def test_wrong_guesses_about_real_runs_are_missed(lab, tmp_path):
     missed("no compiler", "no aten::gelu", "1 × aten::gelu")
     missed("two dimensions alone", "2 × aten::mm", "not traced: .*Error")
     assert "Missed: no aten::gelu" in done.stdout
-    assert (tmp_path / "run/run.json").exists()
     allowed = lab("guess", tmp_path / "mine.py", "--out", tmp_path / "run", "--allow-surprises")
     assert allowed.returncode == 0 and "missed" in allowed.stdout
+    noted = record.read_json(tmp_path / "run/run.json")
+    assert ["--allow-surprises" in c["command"] for c in noted["commands"]] == [False, True]
+    assert all(c["commit"] for c in noted["commands"]) and "liger" in noted["facts"]
 
 
 def judged(setup, one, others=()):

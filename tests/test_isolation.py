@@ -239,5 +239,5 @@ def test_a_second_sweep_in_the_same_folder_is_refused(tmp_path, lab):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert second.returncode == 2
-    assert "another sweep is writing here" in second.stderr
+    assert "another command is writing here" in second.stderr
     assert len(second.stderr.splitlines()) == 1

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from lab import device
 from lab.contender import KERNELS, Unsupported, discover, load
 from lab.problem import Problem
 
@@ -174,7 +175,7 @@ def hub(monkeypatch):
         )
 
     monkeypatch.setitem(sys.modules, "kernels", SimpleNamespace(get_kernel=get_kernel))
-    monkeypatch.setattr(liger, "_version", lambda name: "1.2.3")
+    monkeypatch.setattr(device, "_version", lambda name: "1.2.3")
     monkeypatch.setattr(os, "environ", dict(os.environ))
     os.environ.pop("LOCAL_KERNELS", None)
     return asked
@@ -195,16 +196,24 @@ def test_liger_comes_through_the_kernels_package(hub, named, monkeypatch):
     if named:
         os.environ["LOCAL_KERNELS"] = "kernels-community/liger-kernels=/somewhere"
     else:
-        monkeypatch.setitem(sys.modules, "liger_kernel.ops.geglu", None)
+        monkeypatch.setattr(device, "_version", {"kernels": "1.2.3"}.get)
     found = liger.gated(GATED, object())
     assert hub == [("kernels-community/liger-kernels", 1)]
     assert found.call(1, 2) == "from the hub"
     assert found.source == "kernels-community/liger-kernels by kernels 1.2.3"
+    assert device.describe()["liger"] == found.source
     assert os.environ["HF_HUB_OFFLINE"] == "1"  # it never downloads
 
 
 def test_liger_that_is_nowhere_says_what_to_install(hub, monkeypatch):
+    monkeypatch.setattr(device, "_version", lambda name: None)
+    with pytest.raises(Unsupported, match="is missing: pip install liger-kernel"):
+        liger.gated(GATED, object())
+    monkeypatch.setattr(device, "_version", lambda name: "1.2.3")
     monkeypatch.setitem(sys.modules, "liger_kernel.ops.geglu", None)
+    with pytest.raises(Unsupported, match=r"1\.2\.3 can't be imported.*pip install liger-kernel"):
+        liger.gated(GATED, object())
+    monkeypatch.setattr(device, "_version", {"kernels": "1.2.3"}.get)
 
     def offline(name, version):
         raise ValueError("not in the cache")
