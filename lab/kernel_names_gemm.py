@@ -321,7 +321,8 @@ def device_kernel(match: re.Match) -> dict:
             sizes = [_positive(_product(mode)) for mode in shape.args]
             fields |= dict(zip(("block_m", "block_n", "block_k"), sizes, strict=True))
         fields |= {"a": operand(a.name), "b": operand(b.name)}
-        letters = (_letter(layout_a), _letter(layout_b))
+        # B's stride is over (N, K): along K it is a column-major [K, N].
+        letters = (_letter(layout_a), {"t": "n", "n": "t"}.get(_letter(layout_b)))
         fields["layout"] = "".join(letters) if all(letters) else None
     atoms = " ".join(node.base for node in tree.walk() if "x" in node.base)
     if atom := re.search(r"(\d{1,4}x\d{1,4}x\d{1,4})_(F32|F16|S32)", atoms):

@@ -247,7 +247,7 @@ _17SM75_U16x8_LDSM_TENS6_14SM90_TMA_STOREES1Y_NS6_17SM90_U16x8_STSM_TENS6_9Copy_
 _U32x4_STSM_NENS_6half_tEEEEvEEENS3_19PersistentSchedulerEvEEEEEvNT_6ParamsE
     family=cutlass3x vendor=cutlass operation=gemm arch=sm90 a=bf16 b=bf16 out=bf16
     accumulator=fp32 block_m=64 block_n=32 block_k=128 stages=9 cluster=2x1 instruction=64x32x16
-    layout=tt layout_out=n column_major=True schedule=pingpong scheduler=persistent epilogue=bias
+    layout=tn layout_out=n column_major=True schedule=pingpong scheduler=persistent epilogue=bias
     tile=32x64x128-s9-c1x2-pingpong-persistent-swap-epi_bias
 _ZN7cutlass13device_kernelINS_4gemm6kernel13GemmUniversalIN4cute5tupleIJiiiiEEENS1_10collective1
 3CollectiveMmaINS1_34MainloopSm90TmaGmmaWarpSpecializedILi4ENS5_IJNS4_1CILi2EEENSA_ILi1EEESC_EEE
@@ -264,7 +264,7 @@ sion15FusionCallbacksIS1K_NS1N_17LinCombPerColBiasISK_fSK_SK_fLi8ELNS_15FloatRou
 EEvvEEEEvNT_6ParamsE
     family=cutlass3x vendor=cutlass operation=gemm arch=sm90 a=bf16 b=bf16 out=bf16
     accumulator=fp32 block_m=128 block_n=256 block_k=64 stages=4 cluster=2x1 instruction=64x256x16
-    layout=tt layout_out=t column_major=False schedule=cooperative epilogue=bias
+    layout=tn layout_out=t column_major=False schedule=cooperative epilogue=bias
     tile=128x256x64-s4-c2x1-cooperative-epi_bias
 _ZN7cutlass13device_kernelINS_4gemm6kernel13GemmUniversalIN4cute5tupleIJiiiiEEENS1_10collective1
 3CollectiveMmaINS1_34MainloopSm90TmaGmmaWarpSpecializedILi6ENS5_IJNS4_1CILi2EEENSA_ILi1EEESC_EEE
@@ -281,7 +281,7 @@ ENS4_14SM90_TMA_STOREES1W_NS4_17SM90_U32x4_STSM_NENS4_9Copy_AtomIJS1Z_NS_6half_t
 reamKSchedulerEvEEEEvNT_6ParamsE
     family=cutlass3x vendor=cutlass operation=gemm arch=sm90 a=bf16 b=bf16 out=bf16
     accumulator=fp32 block_m=128 block_n=128 block_k=64 stages=6 cluster=2x1 instruction=64x128x16
-    layout=tt layout_out=t column_major=False schedule=cooperative scheduler=stream_k
+    layout=tn layout_out=t column_major=False schedule=cooperative scheduler=stream_k
     epilogue=bias tile=128x128x64-s6-c2x1-cooperative-stream_k-epi_bias
 _ZN7cutlass13device_kernelINS_4gemm6kernel13GemmUniversalIN4cute5tupleIJiiiiEEENS1_10collective1
 3CollectiveMmaINS1_34MainloopSm90TmaGmmaWarpSpecializedILi11ENS5_IJNS4_1CILi1EEESB_SB_EEENS1_32K
@@ -299,7 +299,7 @@ STSM_TENS4_9Copy_AtomIJNS4_17SM90_U32x4_STSM_NENS_6half_tEEEEvEEENS1_19Persisten
 vNT_6ParamsE
     family=cutlass3x vendor=cutlass operation=gemm arch=sm90 a=bf16 b=bf16 out=bf16
     accumulator=fp32 block_m=64 block_n=16 block_k=128 stages=11 cluster=1x1 instruction=64x16x16
-    layout=tn layout_out=n column_major=True schedule=pingpong scheduler=persistent
+    layout=tt layout_out=n column_major=True schedule=pingpong scheduler=persistent
     epilogue=bias,gelu tile=16x64x128-s11-c1x1-pingpong-persistent-swap-epi_bias_gelu
 # other products and their helpers
 bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32_cga1x1x1_16dp256b_rM_TN_tran
